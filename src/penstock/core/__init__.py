@@ -1,0 +1,1 @@
+"""The rules of Penstock, pure: no SQL, no I/O, no clock, no randomness."""

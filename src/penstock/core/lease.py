@@ -1,0 +1,150 @@
+"""The lease: what is claimed, what a settle says about it, and how an expired one is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NewType
+
+from penstock.core.limits import SUSPECT_PIECES
+
+LeaseId = NewType("LeaseId", int)
+Token = NewType("Token", int)
+
+
+class Outcome(StrEnum):
+    """How a lease ended."""
+
+    SETTLED = "settled"
+    RELEASED = "released"
+    EXPIRED = "expired"
+    REWOUND = "rewound"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    """A claimed piece of work as the store wrote it; its contents follow from this for ever."""
+
+    id: LeaseId
+    token: Token
+    stream: str
+    group_name: str
+    group_id: int
+    lane: int
+    lanes: int
+    binding: int
+    low: int | None
+    high: int | None
+    holes: Sequence[int]
+    offsets: Sequence[int] | None
+    members: int
+    attempts: int
+    replay: int
+    claimed_by: str
+    claimed_at: datetime
+    expires_at: datetime
+
+    @property
+    def is_range(self) -> bool:
+        """A range of the log, as opposed to a list of exception rows."""
+        return self.offsets is None
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing to hand out now; `until` is when something may become due, None if only an append can tell."""
+
+    until: datetime | None
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A stretch without a member was passed; claim again at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an event did not succeed."""
+
+    code: str
+    message: str
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """What one event (or a whole lease) wants to happen if, and only if, it is settled."""
+
+    state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    emit: Sequence[Any] = ()
+    execute: Sequence[tuple[str, Sequence[Any]]] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.state or self.emit or self.execute)
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Everything a settle says. Members named nowhere, up to `upto`, are done; those above come back as a range."""
+
+    failed: Mapping[int, Failure] = field(default_factory=dict)
+    dead: Mapping[int, Failure] = field(default_factory=dict)
+    released: Set[int] = frozenset()
+    upto: int | None = None
+    due_after_seconds: float = 0.0
+    effects: Effects = field(default_factory=Effects)
+    event_effects: Mapping[int, Effects] = field(default_factory=dict)
+    versions: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The answer of a settle: how many events went which way."""
+
+    published: int
+    failed: int
+    dead: int
+    released: int
+
+
+def cut(members: Sequence[int], low: int, high: int, pieces: int = SUSPECT_PIECES) -> list[tuple[int, int, int]]:
+    """Cut a range into at most `pieces` ranges of equal members: (low, high, members) each, covering all of it.
+
+    >>> cut([3, 5, 9], 0, 10, pieces=2)
+    [(0, 5, 2), (5, 10, 1)]
+    """
+    if not members:
+        return []
+    count = min(pieces, len(members))
+    size, larger = divmod(len(members), count)
+    parts: list[tuple[int, int, int]] = []
+    start, taken = low, 0
+    for number in range(count):
+        width = size + (number < larger)
+        taken += width
+        end = high if taken == len(members) else members[taken - 1]
+        parts.append((start, end, width))
+        start = end
+    return parts
+
+
+def split_released(
+    members: Sequence[int], released: Set[int], low: int, high: int
+) -> tuple[int, frozenset[int]]:
+    """Where the finished part of a range ends, and which members are given back one by one.
+
+    The released end of a lease goes back as one range; anything released before it goes back as rows.
+
+    >>> split_released([1, 2, 3, 4], {2, 3, 4}, low=0, high=9)
+    (1, frozenset())
+    """
+    keep = len(members)
+    while keep and members[keep - 1] in released:
+        keep -= 1
+    if keep == len(members):
+        return high, frozenset(released)
+    upto = members[keep - 1] if keep else low
+    return upto, frozenset(offset for offset in released if offset <= upto)

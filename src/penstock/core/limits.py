@@ -1,0 +1,32 @@
+"""A limit on everything, all in one place."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NAME_LENGTH: Final = 128
+PAYLOAD_BYTES: Final = 1024 * 1024
+HEADERS_BYTES: Final = 8 * 1024
+METADATA_BYTES: Final = 8 * 1024
+KEY_BYTES: Final = 512
+ERROR_BYTES: Final = 8 * 1024
+
+BATCH: Final = 50_000  # events in one lease, at most
+APPEND_BATCH: Final = 100_000  # events in one append_many
+ROWS_PER_LEASE: Final = 1_000  # exception rows in one lease
+HOLES_PER_LEASE: Final = 1_000  # events a range may step over; else it ends earlier
+SCAN: Final = 50_000  # events one claim looks at (or twice its limit)
+PASS_STRETCH: Final = 1_000  # an unmatched stretch this long is passed by a lease without members
+BLOCKED_PER_LANE: Final = 10_000  # blocked rows that stop a lane's cursor
+SUSPECT_PIECES: Final = 16  # an expired range comes back in this many pieces
+
+BUCKETS: Final = 256
+LANES: Final = 256
+LANES_DEFAULT: Final = 8
+
+TALLY_EVERY: Final = 10_000  # offsets between two running counts of the log
+
+LEASE_SECONDS: Final = 60.0
+LEASE_SECONDS_MOST: Final = 7 * 86_400.0
+SETTLE_RETRIES: Final = 5  # serialization failures and deadlocks
+BUSY_SECONDS: Final = 30.0

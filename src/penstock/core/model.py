@@ -1,0 +1,518 @@
+"""The executable model: one group over one stream, event by event, with no index, range trick or SQL.
+
+The stores are checked against it command by command. It is slow and plain on purpose: where a store keeps a range,
+the model keeps every event, and asks of each where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from penstock.core import limits
+from penstock.core.delivery import Reason, State
+from penstock.core.lanes import bucket_of, lane_of
+from penstock.core.lease import Outcome, cut, split_released
+from penstock.core.ordering import held_back
+from penstock.core.retry import Retry
+from penstock.core.routing import matches
+from penstock.errors import IllegalTransition, InFlight, LeaseLost
+
+SUSPECT = Reason.SUSPECT
+
+
+@dataclass(slots=True)
+class ModelEvent:
+    offset: int
+    key: str | None
+    event_type: str
+    available_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(slots=True)
+class ModelRow:
+    """An exception: a delivery that left its range."""
+
+    state: State
+    attempts: int
+    failures: int
+    available_at: datetime
+    reason: str | None
+    replays: int = 0
+    lease: int | None = None
+    claimed_by: str | None = None
+
+
+@dataclass(slots=True)
+class ModelReturned:
+    lane: int
+    low: int
+    high: int
+    attempts: int
+    due: datetime
+    replay: int = 0
+
+
+@dataclass(slots=True)
+class ModelLease:
+    id: int
+    lane: int
+    is_range: bool
+    low: int
+    high: int
+    members: list[int]
+    attempts: int
+    replay: int
+    claimed_by: str
+    expires_at: datetime
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDelivery:
+    """What the view `delivery` must show for one event."""
+
+    state: State
+    attempts: int
+    failures: int
+
+
+@dataclass
+class GroupModel:
+    """The rules of claim, settle, reap, release, rewind and lanes, for one group."""
+
+    retry: Retry
+    now: datetime
+    lease_seconds: float = limits.LEASE_SECONDS
+    ordered: bool = False
+    exclusive: bool = False
+    lanes: int = 1
+    on_dead: str = "continue"
+    types: Sequence[str] | None = None
+    start: int = 0
+    events: list[ModelEvent] = field(default_factory=list)
+    rows: dict[int, ModelRow] = field(default_factory=dict)
+    returned: list[ModelReturned] = field(default_factory=list)
+    leases: dict[int, ModelLease] = field(default_factory=dict)
+    done: dict[int, int] = field(default_factory=dict)  # published as part of a range: offset -> attempts
+    cursors: dict[int, int] = field(default_factory=dict)
+    last_lease: dict[int, int] = field(default_factory=dict)
+    rewinds: int = 0
+    paused: bool = False
+    _next_lease: int = 1
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    def cursor(self, lane: int) -> int:
+        return self.cursors.get(lane, self.start)
+
+    def lane(self, event: ModelEvent) -> int:
+        return lane_of(bucket_of(event.key, event.offset), self.lanes)
+
+    def wanted(self, lane: int, low: int, high: int) -> list[ModelEvent]:
+        return [
+            event
+            for event in self.events
+            if low < event.offset <= high
+            and self.lane(event) == lane
+            and matches(self.types, None, event.event_type, None)
+        ]
+
+    def open_leases(self) -> list[ModelLease]:
+        return [lease for lease in self.leases.values() if lease.outcome is None]
+
+    def delivery(self, event: ModelEvent) -> ModelDelivery | None:
+        """Where the event is: exactly one place."""
+        lane, offset = self.lane(event), event.offset
+        if not matches(self.types, None, event.event_type, None):
+            return None
+        if row := self.rows.get(offset):
+            return ModelDelivery(row.state, row.attempts, row.failures)
+        for lease in self.open_leases():
+            if lease.is_range and offset in lease.members:
+                return ModelDelivery(State.CLAIMED, lease.attempts, 0)
+        for piece in self.returned:
+            if piece.lane == lane and piece.low < offset <= piece.high:
+                return ModelDelivery(State.PENDING, piece.attempts, 0)
+        if offset in self.done:
+            return ModelDelivery(State.PUBLISHED, self.done[offset], 0)
+        if offset > self.cursor(lane):
+            return ModelDelivery(State.PENDING, 0, 0)
+        return None  # before the start of the group
+
+    def resolved(self, row: ModelRow) -> bool:
+        """Whether the key goes on behind this row."""
+        if row.state is State.DEAD:
+            return self.on_dead == "continue" or row.reason == Reason.SKIPPED
+        return row.state is State.PUBLISHED
+
+    # --- claim ---------------------------------------------------------------------------------------------------
+
+    def claim(self, limit: int, claimed_by: str) -> ModelLease | None:
+        """One lease of one kind, or None."""
+        if limit == 0:
+            return None
+        self.reap()
+        if self.paused:
+            return None
+        busy = {lease.lane for lease in self.open_leases()} if self.exclusive else set()
+        free = [lane for lane in range(self.lanes) if lane not in busy]
+        for lane in sorted(free, key=lambda number: (self.last_lease.get(number, 0), number)):
+            lease = self._claim_lane(lane, limit, claimed_by)
+            if lease is not None:
+                return lease
+        return None
+
+    def _claim_lane(self, lane: int, limit: int, claimed_by: str) -> ModelLease | None:
+        pieces = sorted((p for p in self.returned if p.lane == lane), key=lambda p: p.low)
+        due = [p for p in pieces if p.due <= self.now]
+        lowest = pieces[0] if pieces else None
+        if due and (not self.ordered or due[0] is lowest):
+            lease = self._claim_range(lane, due[0], limit, claimed_by)
+            return lease or self._claim_lane(lane, limit, claimed_by)
+        ceiling = None
+        if self.ordered:
+            ceiling = min(self.cursor(lane), lowest.low) if lowest else self.cursor(lane)
+        last = self.leases.get(self.last_lease.get(lane, 0))
+        rows_first = last is not None and last.is_range
+        for kind in ("rows", "range") if rows_first else ("range", "rows"):
+            lease = None
+            if kind == "rows":
+                lease = self._claim_rows(lane, ceiling, limit, claimed_by)
+            elif not (self.ordered and lowest):
+                lease = self._claim_range(lane, None, limit, claimed_by)
+            if lease is not None:
+                return lease
+        return None
+
+    def _claim_range(
+        self, lane: int, piece: ModelReturned | None, limit: int, claimed_by: str
+    ) -> ModelLease | None:
+        low = piece.low if piece else self.cursor(lane)
+        end = piece.high if piece else (self.events[-1].offset if self.events else 0)
+        attempts, replay = (piece.attempts, piece.replay) if piece else (0, 0)
+        closed = {
+            self.events[offset - 1].key: offset
+            for offset, row in sorted(self.rows.items(), reverse=True)
+            if not self.resolved(row) and self.lane(self.events[offset - 1]) == lane
+        }
+        members: list[int] = []
+        high = end
+        for event in self.wanted(lane, low, end):
+            if len(members) == limit:
+                high = members[-1]
+                break
+            if event.offset in self.rows:
+                continue
+            reason = self._held(event, closed)
+            if reason is None:
+                members.append(event.offset)
+                continue
+            self.rows[event.offset] = ModelRow(
+                State.PENDING,
+                attempts,
+                0,
+                max(self.now, event.available_at or self.now),
+                reason,
+                replay,
+            )
+            if self.ordered and event.key is not None:
+                closed[event.key] = min(event.offset, closed.get(event.key, event.offset))
+        if piece:
+            self.returned.remove(piece)
+            if high < piece.high:
+                self.returned.append(
+                    ModelReturned(lane, high, piece.high, piece.attempts, piece.due, piece.replay)
+                )
+        if not members:
+            return None
+        if not piece:
+            self.cursors[lane] = high
+        return self._open(lane, True, low, high, members, attempts + 1, replay, claimed_by)
+
+    def _held(self, event: ModelEvent, closed: Mapping[str | None, int]) -> Reason | None:
+        if event.available_at is not None and event.available_at > self.now:
+            return Reason.DELAYED
+        if self.ordered and event.key is not None and closed.get(event.key, event.offset) < event.offset:
+            return Reason.BLOCKED
+        return None
+
+    def _claim_rows(
+        self, lane: int, ceiling: int | None, limit: int, claimed_by: str
+    ) -> ModelLease | None:
+        mine = {
+            offset: row
+            for offset, row in sorted(self.rows.items())
+            if self.lane(self.events[offset - 1]) == lane and (ceiling is None or offset <= ceiling)
+        }
+        if self.ordered:
+            candidates = self._ordered_candidates(mine)
+        else:
+            due = [
+                (row.available_at, offset)
+                for offset, row in mine.items()
+                if row.state is State.PENDING and row.available_at <= self.now
+            ]
+            candidates = [offset for _, offset in sorted(due)]
+        candidates = candidates[: min(limit, limits.ROWS_PER_LEASE)]
+        if not candidates:
+            return None
+        if mine[candidates[0]].reason == SUSPECT:
+            taken = candidates[:1]
+        else:
+            taken = sorted(offset for offset in candidates if mine[offset].reason != SUSPECT)
+        lease = self._open(lane, False, 0, 0, taken, 0, 0, claimed_by)
+        for offset in taken:
+            row = self.rows[offset]
+            row.state, row.lease, row.claimed_by = State.CLAIMED, lease.id, claimed_by
+            row.attempts += 1
+        return lease
+
+    def _ordered_candidates(self, mine: Mapping[int, ModelRow]) -> list[int]:
+        """Rows whose turn it is: from the lowest unresolved one of their key, ending before the first not due."""
+        stopped: set[str] = set()
+        seen: set[str] = set()
+        candidates: list[int] = []
+        for offset, row in mine.items():
+            if self.resolved(row):
+                continue
+            key = self.events[offset - 1].key or f"\0{offset}"
+            due = row.state is State.PENDING and row.available_at <= self.now
+            if due and key not in stopped and (row.reason != SUSPECT or key not in seen):
+                candidates.append(offset)
+                if row.reason == SUSPECT:
+                    stopped.add(key)
+            else:
+                stopped.add(key)
+            seen.add(key)
+        return candidates
+
+    def _open(
+        self,
+        lane: int,
+        is_range: bool,
+        low: int,
+        high: int,
+        members: list[int],
+        attempts: int,
+        replay: int,
+        claimed_by: str,
+    ) -> ModelLease:
+        lease = ModelLease(
+            self._next_lease,
+            lane,
+            is_range,
+            low,
+            high,
+            members,
+            attempts,
+            replay,
+            claimed_by,
+            self.now + timedelta(seconds=self.lease_seconds),
+        )
+        self._next_lease += 1
+        self.leases[lease.id] = lease
+        self.last_lease[lane] = lease.id
+        return lease
+
+    # --- settle, release, extend ---------------------------------------------------------------------------------
+
+    def holder(self, lease_id: int) -> ModelLease:
+        """The open lease, or `LeaseLost`."""
+        lease = self.leases[lease_id]
+        if lease.outcome is not None or lease.expires_at <= self.now:
+            raise LeaseLost
+        return lease
+
+    def settle(
+        self, lease_id: int, failed: Iterable[int] = (), dead: Iterable[int] = (), released: Iterable[int] = ()
+    ) -> tuple[int, int, int, int]:
+        """Returns (published, failed, dead, released)."""
+        lease = self.holder(lease_id)
+        failing, burying, releasing = set(failed), set(dead), set(released)
+        upto = max(lease.members)
+        if lease.is_range:
+            upto, singles = split_released(lease.members, releasing, lease.low, lease.high)
+            releasing = set(singles)
+        finished = [offset for offset in lease.members if offset <= upto]
+        tail = len(lease.members) - len(finished)
+        blocked: set[int] = set()
+        if self.ordered:
+            members = [(offset, self.events[offset - 1].key) for offset in finished]
+            stopped = failing | releasing | (burying if self.on_dead == "halt" else set())
+            # A failure that exhausts the budget does not stop its key either, unless the group halts.
+            stopped -= {o for o in failing if self._exhausted(lease, o) and self.on_dead != "halt"}
+            blocked = set(held_back(members, stopped))
+        counts = [0, 0, 0, 0]
+        for offset in finished:
+            counts[self._settle_one(lease, offset, failing, burying, releasing, blocked)] += 1
+        if tail:
+            self.returned.append(
+                ModelReturned(lease.lane, upto, lease.high, lease.attempts, self.now, lease.replay)
+            )
+        lease.outcome = Outcome.SETTLED
+        return counts[0], counts[1], counts[2], counts[3] + tail
+
+    def _exhausted(self, lease: ModelLease, offset: int) -> bool:
+        failures = self.rows[offset].failures + 1 if offset in self.rows else 1
+        age = (self.now - self.events[offset - 1].created_at).total_seconds()
+        return self.retry.exhausted(failures, age_seconds=age)
+
+    def _settle_one(
+        self,
+        lease: ModelLease,
+        offset: int,
+        failing: set[int],
+        burying: set[int],
+        releasing: set[int],
+        blocked: set[int],
+    ) -> int:
+        row = self.rows.get(offset)
+        if offset in blocked or offset in releasing:
+            reason = Reason.BLOCKED if offset in blocked else Reason.RELEASED
+            self._put(lease, offset, State.PENDING, 0, self.now, reason)
+            return 3
+        if offset in burying or offset in failing:
+            return self._fail(lease, offset, burying=offset in burying)
+        if row is not None:
+            row.state, row.lease, row.claimed_by, row.reason = State.PUBLISHED, None, None, None
+        else:
+            self.done[offset] = lease.attempts
+        return 0
+
+    def _fail(self, lease: ModelLease, offset: int, *, burying: bool) -> int:
+        row = self.rows.get(offset)
+        failures = (row.failures if row else 0) + 1
+        if burying or self._exhausted(lease, offset):
+            self._put(lease, offset, State.DEAD, 1, self.now, None)
+            return 2
+        delay = timedelta(seconds=self.retry.delay_seconds(failures, u=0.0))
+        self._put(lease, offset, State.PENDING, 1, self.now + delay, Reason.RETRY)
+        return 1
+
+    def _put(
+        self,
+        lease: ModelLease,
+        offset: int,
+        state: State,
+        failures: int,
+        available_at: datetime,
+        reason: str | None,
+    ) -> None:
+        row = self.rows.get(offset)
+        if row is None:
+            row = self.rows[offset] = ModelRow(
+                State.CLAIMED, lease.attempts, 0, self.now, None, lease.replay, lease.id
+            )
+        row.state, row.lease, row.claimed_by = state, None, None
+        row.failures += failures
+        row.available_at, row.reason = available_at, reason
+
+    def release(self, lease_id: int) -> None:
+        """Everything goes back, unblamed and due at once."""
+        self._give_back(self.holder(lease_id), Outcome.RELEASED)
+
+    def _give_back(self, lease: ModelLease, outcome: Outcome) -> None:
+        if lease.is_range:
+            self.returned.append(
+                ModelReturned(lease.lane, lease.low, lease.high, lease.attempts, self.now, lease.replay)
+            )
+        else:
+            for offset in lease.members:
+                self._put(lease, offset, State.PENDING, 0, self.now, Reason.RELEASED)
+        lease.outcome = outcome
+
+    def extend(self, lease_id: int) -> None:
+        self.holder(lease_id).expires_at = self.now + timedelta(seconds=self.lease_seconds)
+
+    # --- reap ----------------------------------------------------------------------------------------------------
+
+    def reap(self) -> int:
+        """Take back what expired: ranges in pieces, lists as suspects, a lone event as a failure."""
+        expired = [lease for lease in self.open_leases() if lease.expires_at <= self.now]
+        for lease in expired:
+            if len(lease.members) == 1:
+                self._fail(lease, lease.members[0], burying=False)
+            elif lease.is_range:
+                for low, high, _ in cut(lease.members, lease.low, lease.high):
+                    self.returned.append(
+                        ModelReturned(lease.lane, low, high, lease.attempts, self.now, lease.replay)
+                    )
+            else:
+                for offset in lease.members:
+                    self._put(lease, offset, State.PENDING, 0, self.now, SUSPECT)
+            lease.outcome = Outcome.EXPIRED
+        return len(expired)
+
+    # --- operators -----------------------------------------------------------------------------------------------
+
+    def rewind(self, target: int) -> None:
+        """End all leases, forget the rows above the target, and put everything above it back."""
+        for lease in self.open_leases():
+            self._give_back(lease, Outcome.REWOUND)
+        self.rewinds += 1
+        self.rows = {offset: row for offset, row in self.rows.items() if offset <= target}
+        self.done = {offset: attempts for offset, attempts in self.done.items() if offset <= target}
+        kept = [
+            ModelReturned(p.lane, p.low, min(p.high, target), p.attempts, p.due, p.replay)
+            for p in self.returned
+            if p.low < target
+        ]
+        again = [
+            ModelReturned(lane, target, self.cursor(lane), 0, self.now, self.rewinds)
+            for lane in range(self.lanes)
+            if self.cursor(lane) > target
+        ]
+        self.returned = kept + again
+
+    def double_lanes(self) -> None:
+        """Each lane becomes two, which inherit its cursor and its returned ranges."""
+        if self.open_leases():
+            raise InFlight
+        cursors = {lane: self.cursor(lane) for lane in range(self.lanes)}
+        self.returned = [
+            ModelReturned(child, p.low, p.high, p.attempts, p.due, p.replay)
+            for p in self.returned
+            for child in (2 * p.lane, 2 * p.lane + 1)
+        ]
+        self.cursors = {2 * lane + half: cursor for lane, cursor in cursors.items() for half in (0, 1)}
+        self.lanes *= 2
+        self.last_lease = {}
+
+    def restart(self, offset: int, reason: Reason) -> None:
+        """Redrive (DEAD) or replay (PUBLISHED)."""
+        wanted = State.DEAD if reason is Reason.REDRIVEN else State.PUBLISHED
+        found = self.delivery(self.events[offset - 1])
+        if found is None or found.state is not wanted:
+            raise IllegalTransition
+        row = self.rows.get(offset)
+        replays = (row.replays if row else 0) + (reason is Reason.REPLAYED)
+        self.done.pop(offset, None)
+        self.rows[offset] = ModelRow(State.PENDING, 0, 0, self.now, reason, replays)
+
+    def kill(self, offset: int) -> None:
+        """PENDING → CLAIMED → DEAD."""
+        row = self._pending_row(offset)
+        row.state, row.reason, row.attempts = State.DEAD, Reason.KILLED, row.attempts + 1
+
+    def reschedule(self, offset: int, available_at: datetime) -> None:
+        row = self._pending_row(offset)
+        row.available_at, row.reason = available_at, Reason.RESCHEDULED
+
+    def _pending_row(self, offset: int) -> ModelRow:
+        found = self.delivery(self.events[offset - 1])
+        if found is None or found.state in (State.PUBLISHED, State.DEAD):
+            raise IllegalTransition
+        if found.state is State.CLAIMED:
+            raise InFlight
+        if offset not in self.rows:
+            self.rows[offset] = ModelRow(State.PENDING, found.attempts, 0, self.now, None)
+        return self.rows[offset]
+
+    def skip(self, key: str) -> None:
+        """Let a halted key go on."""
+        for offset, row in self.rows.items():
+            if row.state is State.DEAD and self.events[offset - 1].key == key:
+                row.reason = Reason.SKIPPED

@@ -1,0 +1,51 @@
+"""The retry policy: how often, how long to wait, and when to stop."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from penstock.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How a group treats failures. `max_attempts=3` means that the third failure is the last.
+
+    >>> Retry(base_seconds=2, factor=2, jitter=0).delay_seconds(3, u=0.0)
+    8.0
+    """
+
+    max_attempts: int = 3
+    base_seconds: float = 2.0
+    factor: float = 2.0
+    cap_seconds: float = 3600.0
+    jitter: float = 0.1
+    max_age_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.max_attempts, int) or isinstance(self.max_attempts, bool):
+            raise InvalidInput("Retry.max_attempts must be a whole number.")
+        if self.max_attempts < 1:
+            raise InvalidInput("Retry.max_attempts must be at least 1: the first failure is then the last.")
+        for name in ("base_seconds", "factor", "cap_seconds", "jitter", "max_age_seconds"):
+            value = getattr(self, name)
+            if value is None and name == "max_age_seconds":
+                continue
+            if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+                raise InvalidInput(f"Retry.{name} must be a finite number of at least 0.")
+        if self.jitter > 1:
+            raise InvalidInput("Retry.jitter must lie between 0 and 1.")
+
+    def delay_seconds(self, failures: int, *, u: float) -> float:
+        """Seconds to wait after the n-th failure; `u` in [0, 1) is the caller's random number."""
+        try:
+            grown = self.base_seconds * self.factor ** (failures - 1)
+        except OverflowError:
+            grown = self.cap_seconds
+        return min(self.cap_seconds, grown) * (1 - self.jitter * u)
+
+    def exhausted(self, failures: int, *, age_seconds: float) -> bool:
+        """Whether a delivery with so many failures, of an event so old, is given up."""
+        too_old = self.max_age_seconds is not None and age_seconds >= self.max_age_seconds
+        return failures >= self.max_attempts or too_old

@@ -1,0 +1,98 @@
+"""Servers for tests, and the rule that no test is skipped in silence."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import skips
+from tests.support.pgbouncer import NotInstalled, PgBouncer
+from tests.support.postgres_server import PostgresServer, available_servers
+
+HERE = Path(__file__).parent
+PROVE_SECONDS = 1800
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """The newest PostgreSQL here, one for the whole run (with xdist: one for each worker)."""
+    if not available_servers():
+        pytest.skip("no PostgreSQL server binaries found")
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """An empty database of the test's own."""
+    name = f"t_{uuid.uuid4().hex[:16]}"
+    yield postgres.create_database(name)
+    postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
+    """PgBouncer in transaction mode in front of `postgres`."""
+    try:
+        bouncer = PgBouncer(postgres)
+    except NotInstalled as error:
+        pytest.skip(str(error))
+    with bouncer:
+        yield bouncer
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(SkipGuard(config), "penstock-skip-guard")
+
+
+# First, so that the marks are there when -m selects.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "postgres" in getattr(item, "fixturenames", ()):
+            item.add_marker("postgres")
+        if item.path.is_relative_to(HERE / "prove"):
+            item.add_marker("slow")
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(PROVE_SECONDS))
+
+
+class SkipGuard:
+    """Fails a strict run (CI or PENSTOCK_STRICT_SKIPS) over skips that tests/skips.txt does not list."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.skipped: set[str] = set()
+        self.unexpected: list[str] = []
+        # With xdist every worker sends what it skipped to the controller, which decides.
+        self.sends_to: dict[str, object] | None = getattr(config, "workeroutput", None)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.skipped.add(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self.skipped.add(report.nodeid)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.sends_to is not None:
+            self.sends_to["skipped"] = sorted(self.skipped)
+            return
+        if not skips.strict():
+            return
+        allowed = skips.read_allowed(HERE / "skips.txt")
+        self.unexpected = skips.unexpected(self.skipped, allowed)
+        if self.unexpected and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.skipped.update(getattr(node, "workeroutput", {}).get("skipped", ()))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if nodeids := self.unexpected:
+            terminalreporter.section("skipped, but not listed in tests/skips.txt", red=True, bold=True)
+            for nodeid in nodeids:
+                terminalreporter.line(nodeid, red=True)

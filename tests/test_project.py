@@ -1,0 +1,118 @@
+"""The project's own rules: finished ids have tests, and skips are listed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import skips
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "tests").mkdir()
+    rows = "| id | what | tests |\n|----|----|----|\n| K01 | append | a |\n| S02 | spark | b |\n"
+    (tmp_path / "docs/roadmap.md").write_text(
+        f"# Roadmap\n\n## Finished ids\n\n{rows}\n## Next\n\n| K03 | later | |\n"
+    )
+    return tmp_path
+
+
+def check_acceptance(project: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools/check_acceptance.py", project],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_ids_on_functions_classes_and_modules_count(project: Path) -> None:
+    (project / "tests/test_a.py").write_text(
+        "import pytest\npytestmark = [pytest.mark.shows('S02')]\n"
+        "@pytest.mark.shows('K01', 'K09')\ndef test_a(): ...\n"
+    )
+    assert check_acceptance(project) == (0, "2 finished ids, all shown by tests\n")
+
+
+def test_a_finished_id_without_a_test_fails(project: Path) -> None:
+    (project / "tests/test_a.py").write_text(
+        "import pytest\n@pytest.mark.shows('K01')\nclass TestA:\n    def test_a(self): ...\n"
+    )
+    assert check_acceptance(project) == (1, "S02 is finished in docs/roadmap.md, but no test shows it\n")
+
+
+def test_a_test_with_an_odd_id_fails(project: Path) -> None:
+    (project / "tests/test_a.py").write_text(
+        "import pytest\n@pytest.mark.shows('K01', 'S02', 'Q7')\ndef test_a(): ...\n"
+    )
+    assert check_acceptance(project) == (1, "tests/test_a.py:2: Q7: ids look like K01\n")
+
+
+def test_a_roadmap_without_the_section_fails(project: Path) -> None:
+    (project / "docs/roadmap.md").write_text("# Roadmap\n")
+    assert check_acceptance(project)[0] == 1
+
+
+def test_only_listed_prefixes_may_be_skipped(tmp_path: Path) -> None:
+    listed = tmp_path / "skips.txt"
+    listed.write_text(
+        "# a comment\n\ntests/test_a.py::  # needs a broker\ntests/test_b.py::test_x[1]  # slow # here\n"
+    )
+    allowed = skips.read_allowed(listed)
+    assert allowed == {"tests/test_a.py::": "needs a broker", "tests/test_b.py::test_x[1]": "slow # here"}
+    skipped = ["tests/test_a.py::test_1", "tests/test_b.py::test_x[1]", "tests/test_b.py::test_x[2]"]
+    assert skips.unexpected(skipped, allowed) == ["tests/test_b.py::test_x[2]"]
+    assert skips.unexpected(skipped, []) == sorted(skipped)
+
+
+def test_a_listed_skip_needs_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "skips.txt").write_text("tests/test_a.py\n")
+    with pytest.raises(ValueError, match=r"skips\.txt:1"):
+        skips.read_allowed(tmp_path / "skips.txt")
+
+
+@pytest.mark.parametrize(
+    ("variable", "options", "status"),
+    [("CI", [], 1), ("PENSTOCK_STRICT_SKIPS", ["-n", "1"], 1), ("UNRELATED", [], 0)],
+    ids=["ci", "asked-in-parallel", "not-strict"],
+)
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("def test_a(): pytest.skip('why')", id="test"),
+        pytest.param("pytest.skip('why', allow_module_level=True)", id="module"),
+    ],
+)
+def test_an_unlisted_skip_fails_a_strict_run(
+    tmp_path: Path, variable: str, options: list[str], status: int, body: str
+) -> None:
+    """Runs pytest with this project's conftest on a file that skips."""
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "__init__.py").touch()
+    for name in ("conftest.py", "skips.txt", "support"):
+        (tests / name).symlink_to(ROOT / "tests" / name)
+    # Something that passes, because a run without any test has a status of its own.
+    (tests / "test_skipping.py").write_text(f"import pytest\n{body}\n")
+    (tests / "test_passing.py").write_text("def test_passing(): ...\n")
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("CI", "PENSTOCK_STRICT_SKIPS")
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
+        cwd=tmp_path,
+        env={**environment, variable: "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    assert ("not listed in tests/skips.txt" in done.stdout) == bool(status)

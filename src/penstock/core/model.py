@@ -157,6 +157,12 @@ class GroupModel:
         self.reap()
         if self.paused:
             return None
+        lease = self._claim_some_lane(limit, claimed_by)
+        while lease is not None and not lease.members:  # a stretch without a member was passed
+            lease = self._claim_some_lane(limit, claimed_by)
+        return lease
+
+    def _claim_some_lane(self, limit: int, claimed_by: str) -> ModelLease | None:
         busy = {lease.lane for lease in self.open_leases()} if self.exclusive else set()
         free = [lane for lane in range(self.lanes) if lane not in busy]
         for lane in sorted(free, key=lambda number: (self.last_lease.get(number, 0), number)):
@@ -170,8 +176,7 @@ class GroupModel:
         due = [p for p in pieces if p.due <= self.now]
         lowest = pieces[0] if pieces else None
         if due and (not self.ordered or due[0] is lowest):
-            lease = self._claim_range(lane, due[0], limit, claimed_by)
-            return lease or self._claim_lane(lane, limit, claimed_by)
+            return self._claim_range(lane, due[0], limit, claimed_by)
         ceiling = None
         if self.ordered:
             ceiling = min(self.cursor(lane), lowest.low) if lowest else self.cursor(lane)
@@ -199,17 +204,20 @@ class GroupModel:
             if not self.resolved(row) and self.lane(self.events[offset - 1]) == lane
         }
         members: list[int] = []
+        stepped_over = False
         high = end
         for event in self.wanted(lane, low, end):
             if len(members) == limit:
                 high = members[-1]
                 break
             if event.offset in self.rows:
+                stepped_over = True
                 continue
             reason = self._held(event, closed)
             if reason is None:
                 members.append(event.offset)
                 continue
+            stepped_over = True
             self.rows[event.offset] = ModelRow(
                 State.PENDING,
                 attempts,
@@ -226,11 +234,14 @@ class GroupModel:
                 self.returned.append(
                     ModelReturned(lane, high, piece.high, piece.attempts, piece.due, piece.replay)
                 )
-        if not members:
+        if not members and not stepped_over and not piece:
             return None
         if not piece:
             self.cursors[lane] = high
-        return self._open(lane, True, low, high, members, attempts + 1, replay, claimed_by)
+        lease = self._open(lane, True, low, high, members, attempts + 1, replay, claimed_by)
+        if not members:
+            lease.outcome = Outcome.SETTLED
+        return lease
 
     def _held(self, event: ModelEvent, closed: Mapping[str | None, int]) -> Reason | None:
         if event.available_at is not None and event.available_at > self.now:

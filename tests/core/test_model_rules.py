@@ -20,7 +20,7 @@ from penstock.core.retry import Retry
 from penstock.errors import IllegalTransition, InFlight, LeaseLost
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-KEYS = [None, "a", "b", "c", "d"]
+KEYS = [None, "a", "a", "b"]
 
 
 class Rules(RuleBasedStateMachine):
@@ -93,10 +93,16 @@ class Rules(RuleBasedStateMachine):
         return data.draw(st.sampled_from(leases)) if leases else None
 
     @rule(data=st.data())
+    def settle_newest(self, data: st.DataObject) -> None:
+        if self.model.open_leases():
+            self.settle_one(data, self.model.open_leases()[-1])
+
+    @rule(data=st.data())
     def settle(self, data: st.DataObject) -> None:
-        lease = self._lease(data)
-        if lease is None:
-            return
+        if lease := self._lease(data):
+            self.settle_one(data, lease)
+
+    def settle_one(self, data: st.DataObject, lease: ModelLease) -> None:
         outcome = st.sampled_from(["done", "done", "done", "failed", "dead", "released"])
         outcomes = {offset: data.draw(outcome) for offset in lease.members}
         tail = data.draw(st.integers(0, len(lease.members)))
@@ -105,8 +111,9 @@ class Rules(RuleBasedStateMachine):
         said = {word: [o for o, w in outcomes.items() if w == word] for word in ("failed", "dead", "released")}
         stale = lease.outcome is not None or lease.expires_at <= self.model.now
         snapshot = repr(self.model)
+        delay = data.draw(st.sampled_from([0, 20]))
         try:
-            counts = self.model.settle(lease.id, **said)
+            counts = self.model.settle(lease.id, **said, due_after_seconds=delay)
         except LeaseLost:
             assert stale and repr(self.model) == snapshot, "a stale settle changes nothing"
             return

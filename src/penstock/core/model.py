@@ -338,9 +338,14 @@ class GroupModel:
         return lease
 
     def settle(
-        self, lease_id: int, failed: Iterable[int] = (), dead: Iterable[int] = (), released: Iterable[int] = ()
+        self,
+        lease_id: int,
+        failed: Iterable[int] = (),
+        dead: Iterable[int] = (),
+        released: Iterable[int] = (),
+        due_after_seconds: float = 0.0,
     ) -> tuple[int, int, int, int]:
-        """Returns (published, failed, dead, released)."""
+        """Returns (published, failed, dead, released); the released end comes back after the delay."""
         lease = self.holder(lease_id)
         failing, burying, releasing = set(failed), set(dead), set(released)
         upto = max(lease.members)
@@ -360,9 +365,8 @@ class GroupModel:
         for offset in finished:
             counts[self._settle_one(lease, offset, failing, burying, releasing, blocked)] += 1
         if tail:
-            self.returned.append(
-                ModelReturned(lease.lane, upto, lease.high, lease.attempts, self.now, lease.replay)
-            )
+            due = self.now + timedelta(seconds=due_after_seconds)
+            self.returned.append(ModelReturned(lease.lane, upto, lease.high, lease.attempts, due, lease.replay))
         lease.outcome = Outcome.SETTLED
         return counts[0], counts[1], counts[2], counts[3] + tail
 

@@ -197,7 +197,7 @@ class Event:
     def event_id(self) -> uuid.UUID:
         """The id, unique in the whole log."""
         raw = self._row[1]
-        return raw if isinstance(raw, uuid.UUID) else uuid.UUID(bytes=bytes(raw))
+        return uuid.UUID(raw) if isinstance(raw, str) else uuid.UUID(bytes=bytes(raw))
 
     @property
     def event_type(self) -> str:

@@ -207,15 +207,15 @@ class GroupModel:
         stepped_over = False
         high = end
         for event in self.wanted(lane, low, end):
-            if len(members) == limit:
-                high = members[-1]
-                break
             if event.offset in self.rows:
                 stepped_over = True
                 continue
             reason = self._held(event, closed)
             if reason is None:
                 members.append(event.offset)
+                if len(members) == limit:
+                    high = event.offset
+                    break
                 continue
             stepped_over = True
             self.rows[event.offset] = ModelRow(

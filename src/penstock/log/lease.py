@@ -1,0 +1,149 @@
+"""The lease in a caller's hands: its events, and the ways to end it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from penstock.core import codec
+from penstock.core.event import Claimed, Event, parse_event_id
+from penstock.core.lease import Effects, Failure, LeaseRow, Settled, Settlement, split_released
+from penstock.errors import InvalidInput, NotInLease
+from penstock.log.handling import Permanent, RetryLater
+
+if TYPE_CHECKING:
+    from penstock.log.log import Log
+
+
+class Lease:
+    """Claimed work. Settle it once, before it expires; only this object's token is believed."""
+
+    def __init__(self, log: Log, row: LeaseRow, rows: Sequence[Sequence[Any]]) -> None:
+        self._log = log
+        self._row = row
+        self._rows = rows
+        self._versions: dict[tuple[str, str], int] = {}
+        self._by_id: dict[uuid.UUID, int] | None = None
+        claim = Claimed(row.claimed_at, row.claimed_by, row.attempts, row.replay)
+        store = log.store
+        self.events: list[Event] = [Event(one, row.stream, claim, store) for one in rows]
+        self.expires_at: datetime = row.expires_at
+
+    @property
+    def id(self) -> int:
+        """The lease's number."""
+        return self._row.id
+
+    @property
+    def token(self) -> int:
+        """A number that grows with every claim: fence other systems with it."""
+        return self._row.token
+
+    @property
+    def stream(self) -> str:
+        return self._row.stream
+
+    @property
+    def group(self) -> str:
+        return self._row.group_name
+
+    @property
+    def claimed_by(self) -> str:
+        return self._row.claimed_by
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __repr__(self) -> str:
+        return f"<Lease {self.id} of {self.group} on {self.stream}: {len(self)} events until {self.expires_at}>"
+
+    # --- state ---------------------------------------------------------------------------------------------------
+
+    def state(self, keys: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
+        """The state of these keys (default: all keys of this lease); a later settle compares what was read."""
+        wanted = {event.ordering_key for event in self.events} if keys is None else set(keys)
+        found, versions = self._log.read_state(self._row.group_id, [key for key in wanted if key is not None])
+        self._versions.update(versions)
+        return found
+
+    # --- ending it -----------------------------------------------------------------------------------------------
+
+    def extend(self, seconds: float | None = None) -> datetime:
+        """Keep the lease for `lease_seconds` (or `seconds`) from now on."""
+        self.expires_at = self._log.extend(self.id, self.token, seconds)
+        return self.expires_at
+
+    def release(self) -> Settled:
+        """Give everything back, unblamed and due at once."""
+        return self._log.release(self.id, self.token)
+
+    def settle(
+        self,
+        *,
+        failed: Mapping[Any, Any] | None = None,
+        dead: Mapping[Any, Any] | None = None,
+        released: Iterable[Any] = (),
+        state: Mapping[str, Mapping[str, Any]] | None = None,
+        emit: Sequence[Mapping[str, Any]] = (),
+        execute: Sequence[tuple[str, Sequence[Any]]] = (),
+        effects: Mapping[Any, Mapping[str, Any]] | None = None,
+        due_after_seconds: float = 0.0,
+    ) -> Settled:
+        """Report outcomes and effects in one transaction; events named nowhere are done.
+
+        `failed` and `dead` map event ids to errors (text or exceptions). `effects` maps event ids to their own
+        `state`, `emit` and `execute`, so that an event that fails takes only its own effects with it.
+        """
+        members = [row[0] for row in self._rows]
+        back = {self._offset(one) for one in released}
+        failing = {self._offset(one): error for one, error in (failed or {}).items()}
+        burying = {self._offset(one): _failure(error) for one, error in (dead or {}).items()}
+        burying |= {offset: _failure(error) for offset, error in failing.items() if isinstance(error, Permanent)}
+        if len(back) + len(failing) + len(dead or {}) != len(back | failing.keys() | burying.keys()):
+            raise NotInLease("An event is named with two outcomes.")
+        upto: int | None = None
+        if self._row.is_range:
+            assert self._row.low is not None and self._row.high is not None
+            upto, singles = split_released(members, back, self._row.low, self._row.high)
+            back = set(singles)
+        said = Settlement(
+            failed={o: _failure(error) for o, error in failing.items() if o not in burying},
+            dead=burying,
+            released=frozenset(back),
+            upto=upto,
+            due_after_seconds=due_after_seconds,
+            effects=_effects({"state": state or {}, "emit": emit, "execute": execute}),
+            event_effects={self._offset(one): _effects(given) for one, given in (effects or {}).items()},
+            versions=self._versions,
+        )
+        return self._log.settle(self.id, self.token, said)
+
+    def _offset(self, one: Any) -> int:
+        """The offset of a member, given as event, event id or its text."""
+        if isinstance(one, Event):
+            return one.offset
+        if self._by_id is None:
+            self._by_id = {event.event_id: event.offset for event in self.events}
+        offset = self._by_id.get(parse_event_id(one))
+        if offset is None:
+            raise NotInLease(f"{one} is not in lease {self.id}.")
+        return offset
+
+
+def _failure(error: Any) -> Failure:
+    after = error.after_seconds if isinstance(error, RetryLater) else None
+    return Failure(codec.error_code(error), codec.error_text(error), after)
+
+
+def _effects(given: Mapping[str, Any]) -> Effects:
+    odd = given.keys() - {"state", "emit", "execute"}
+    if odd:
+        raise InvalidInput(f"Effects are state, emit and execute, not {sorted(odd)[0]!r}.")
+    execute = []
+    for item in given.get("execute", ()):
+        if isinstance(item, str) or len(item) != 2 or not isinstance(item[0], str):
+            raise InvalidInput("execute takes pairs of a statement and its parameters.")
+        execute.append((item[0], tuple(item[1])))
+    return Effects(dict(given.get("state", {})), tuple(given.get("emit", ())), tuple(execute))

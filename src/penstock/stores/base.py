@@ -1,0 +1,96 @@
+"""The contract of a store: a transaction that runs named SQL blocks, and what the verbs need around it.
+
+The verbs (claim, settle, reap, …) are written once, in the modules beside this one. Each store brings the SQL of
+every block in its own dialect, in `.sql` files named after the verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, Protocol
+
+from penstock.core.event import NewEvent
+from penstock.core.lease import LeaseRow
+from penstock.stores.clock import Clock
+
+Row = Any  # a row whose columns are attributes; each block's SQL says which
+StatementHook = Callable[[str, str], None]  # ("before" | "after", block): tests kill the process in here
+
+
+class UserSqlError(Exception):
+    """A statement of the user failed inside a settle."""
+
+    def __init__(self, cause: BaseException | None, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class Conflict(Exception):
+    """The database asks for the transaction to be run again (serialization failure, deadlock)."""
+
+
+class Transaction(Protocol):
+    """One database transaction; leaving its block commits, an exception rolls back."""
+
+    def rows(self, block: str, **params: Any) -> list[Row]:
+        """Run a block and return its rows."""
+
+    def one(self, block: str, **params: Any) -> Row | None:
+        """Run a block and return its first row."""
+
+    def run(self, block: str, **params: Any) -> int:
+        """Run a block and return how many rows it touched."""
+
+    def now(self) -> datetime:
+        """The store's time, at this moment."""
+
+    def lock_group(self, group_id: int) -> None:
+        """Wait until this transaction is the only one that claims for or operates on the group."""
+
+    def horizon(self) -> int:
+        """The highest offset below which nothing can still appear. Read events only in a later statement."""
+
+    def append(self, events: Sequence[NewEvent], *, unique: bool) -> int:
+        """Store events; `unique` promises that the ids are new. Returns how many were duplicates."""
+
+    def user_sql(self, sql: str, params: Sequence[Any]) -> None:
+        """Run a statement of the user's; raises `UserSqlError` if it fails or returns rows."""
+
+    def neutral(self, block: str, params: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Run a block in neutral form (`:name`), as the outbox does on foreign connections; its first row."""
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """What happens inside is undone if it raises."""
+
+
+class Store(Protocol):
+    """A log in one database."""
+
+    url: str
+    kind: str
+    blocks: Mapping[str, str]
+    clock: Clock | None
+    hook: StatementHook | None
+
+    def transaction(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
+        """A transaction of Penstock's own, with timeouts that a stopped process cannot outlive."""
+
+    def as_time(self, raw: Any) -> datetime | None:
+        """A stored time as an aware datetime."""
+
+    def outbox_params(self, event: NewEvent) -> dict[str, Any]:
+        """The parameters of the neutral `outbox.*` blocks, as any driver of this database takes them."""
+
+    def read_events(self, stream: str, after: int, upto: int, limit: int) -> list[Sequence[Any]]:
+        """Rows of `core.event.COLUMNS`, in offset order."""
+
+    def read_lease(self, lease: LeaseRow) -> list[Sequence[Any]]:
+        """The members of a lease, in offset order; rows of a list lease carry attempts, failures, error, replays."""
+
+    def migrate(self) -> list[str]:
+        """Create or upgrade the schema; returns the migrations that ran."""
+
+    def close(self) -> None:
+        """Give every connection back."""

@@ -1,0 +1,354 @@
+"""Claim: one short transaction under the group's lock that hands out one lease of one kind."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.core import limits
+from penstock.core.lanes import slice_of
+from penstock.core.lease import Idle, LeaseId, LeaseRow, Passed, Token
+from penstock.stores import groups, reap
+from penstock.stores.base import Row, Transaction
+from penstock.stores.groups import Group
+
+_TOKEN_BITS = 20  # random low bits behind the growing lease id: a token grows, and cannot be guessed
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One lane as the claimer finds it."""
+
+    number: int
+    cursor: int
+    total: int
+    last_lease: int
+    last_was_range: bool
+    open: tuple[int, ...]
+
+
+def claim(
+    tx: Transaction, stream: str, group_name: str, limit: int, claimed_by: str, lease_seconds: float | None = None
+) -> LeaseRow | Idle | Passed:
+    """A lease, or when to come back, or the word that a stretch was passed and the caller should claim again."""
+    group = groups.locked(tx, stream, group_name)
+    now = tx.now()
+    lanes, open_leases = _lanes(tx, group)
+    if any(lease.expires_at <= now for lease in open_leases):
+        reap.reap_leases(tx, group, [lease.id for lease in open_leases if lease.expires_at <= now], now)
+        lanes, open_leases = _lanes(tx, group)
+    if group.paused:
+        return Idle(None, paused=True)
+    attempt = _Attempt(tx, group, now, limit, claimed_by, lease_seconds or group.lease_seconds)
+    busy = {lease.lane for lease in open_leases} if group.exclusive else set()
+    for lane in sorted(lanes, key=lambda one: (one.last_lease, one.number)):
+        if lane.number in busy:
+            continue
+        found = attempt.take(lane)
+        if found is not None:
+            return found
+    return Idle(_come_back(tx, group, now, open_leases))
+
+
+def _lanes(tx: Transaction, group: Group) -> tuple[list[Lane], list[Row]]:
+    """Every lane with its cursor, and the open leases.
+
+    The newest lease of a lane names those that were open before it, so that finding what is open never visits ended
+    leases, however many there are and however old a snapshot somebody holds.
+    """
+    rows = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
+    candidates = {row.lane: (*row.open_before, row.last_lease) if row.last_lease else () for row in rows}
+    ids = [lease for some in candidates.values() for lease in some]
+    open_leases = tx.rows("claim.open", ids=ids) if ids else []
+    still_open = {lease.id for lease in open_leases}
+    lanes = [
+        Lane(
+            row.lane,
+            group.starts[row.lane] if row.cursor is None else row.cursor,
+            row.total or 0,
+            row.last_lease or 0,
+            bool(row.last_was_range),
+            tuple(lease for lease in candidates[row.lane] if lease in still_open),
+        )
+        for row in rows
+    ]
+    return lanes, open_leases
+
+
+def _come_back(tx: Transaction, group: Group, now: datetime, open_leases: list[Row]) -> datetime | None:
+    """The next moment at which time alone makes something claimable."""
+    moments = [lease.expires_at for lease in open_leases]
+    due = tx.one("claim.next_due", group_id=group.group_id, now=now)
+    if due is not None:
+        moments += [moment for moment in (due.row_at, due.returned_at) if moment is not None]
+    return min(moments, default=None)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One claimer's look at the lanes of a group."""
+
+    tx: Transaction
+    group: Group
+    now: datetime
+    limit: int
+    claimed_by: str
+    lease_seconds: float
+    _horizon: int | None = None
+
+    def take(self, lane: Lane) -> LeaseRow | Passed | None:
+        """What this lane has to give: returned ranges first, then rows and the next range in turn."""
+        ordered = self.group.ordered
+        piece = self.tx.one(
+            "claim.returned",
+            group_id=self.group.group_id,
+            lanes=self.group.lanes,
+            lane=lane.number,
+            ordered=ordered,
+            now=self.now,
+        )
+        if piece is not None and piece.available_at <= self.now:
+            return self._take_returned(lane, piece)
+        # An ordered lane works from the left: nothing above what it still waits for.
+        ceiling = None
+        if ordered:
+            ceiling = min(lane.cursor, piece.low) if piece is not None else lane.cursor
+        for kind in ("rows", "range") if lane.last_was_range else ("range", "rows"):
+            found: LeaseRow | Passed | None = None
+            if kind == "rows":
+                found = self._take_rows(lane, ceiling)
+            elif not (ordered and piece is not None):
+                found = self._take_next(lane)
+            if found is not None:
+                return found
+        return None
+
+    # --- rows ----------------------------------------------------------------------------------------------------
+
+    def _take_rows(self, lane: Lane, ceiling: int | None) -> LeaseRow | None:
+        low, high = slice_of(lane.number, self.group.lanes)
+        params = {
+            "group_id": self.group.group_id,
+            "first_bucket": low,
+            "last_bucket": high,
+            "now": self.now,
+            "most": min(self.limit, limits.ROWS_PER_LEASE),
+        }
+        if self.group.ordered:
+            due = self.tx.rows("claim.ordered_rows", ceiling=ceiling, halts=self.group.on_dead == "halt", **params)
+        else:
+            due = self.tx.rows("claim.due_rows", **params)
+        if not due:
+            return None
+        if due[0].suspect:
+            taken = [due[0].offset]  # its holder died: it runs alone
+        else:
+            taken = sorted(row.offset for row in due if not row.suspect)
+        lease = self._open(lane, members=len(taken), offsets=taken)
+        claimed = self.tx.run(
+            "claim.mark_rows",
+            group_id=self.group.group_id,
+            offsets=taken,
+            lease=lease.id,
+            claimed_by=self.claimed_by,
+            now=self.now,
+        )
+        assert claimed == len(taken), "rows of a group change hands only under its lock"
+        return lease
+
+    # --- ranges --------------------------------------------------------------------------------------------------
+
+    def _take_returned(self, lane: Lane, piece: Row) -> LeaseRow | Passed:
+        found = self._range(lane, piece.binding, piece.low, piece.high, piece.attempts, piece.replay)
+        self.tx.run("claim.drop_returned", id=piece.id)
+        if found.high < piece.high:
+            self.tx.run(
+                "returned.add",
+                group_id=self.group.group_id,
+                lane=lane.number,
+                lanes=self.group.lanes,
+                binding=piece.binding,
+                low=found.high,
+                high=piece.high,
+                members=max(0, piece.members - found.members - len(found.stepped_into)),
+                attempts=piece.attempts,
+                replay=piece.replay,
+                available_at=piece.available_at,
+                reason=piece.reason,
+                last_error=piece.last_error,
+            )
+        return self._lease_range(lane, found, attempts=piece.attempts + 1, replay=piece.replay, fresh=False)
+
+    def _take_next(self, lane: Lane) -> LeaseRow | Passed | None:
+        if self._horizon is None:
+            self._horizon = self.tx.horizon()
+        if lane.cursor >= self._horizon or (self.group.ordered and self._full(lane)):
+            return None
+        span = groups.span_at(self.group, lane.cursor)
+        found = self._range(lane, span.binding, lane.cursor, min(self._horizon, span.high), 0, 0)
+        worth_it = found.members or found.holes or found.scanned >= limits.PASS_STRETCH or found.high == span.high
+        if not worth_it:
+            return None  # a short stretch without a match is looked at again rather than written down
+        return self._lease_range(lane, found, attempts=1, replay=0, fresh=True)
+
+    def _full(self, lane: Lane) -> bool:
+        low, high = slice_of(lane.number, self.group.lanes)
+        blocked = self.tx.one(
+            "claim.blocked",
+            group_id=self.group.group_id,
+            first_bucket=low,
+            last_bucket=high,
+            most=limits.BLOCKED_PER_LANE,
+        )
+        return blocked is not None and blocked.rows >= limits.BLOCKED_PER_LANE
+
+    def _range(self, lane: Lane, binding: int, low: int, high: int, attempts: int, replay: int) -> _Range:
+        """How far a range from `low` goes; its delayed and blocked events become rows of their own."""
+        first, last = slice_of(lane.number, self.group.lanes)
+        scan = max(limits.SCAN, 2 * self.limit)
+        span = self.group.span(binding)
+        where = {
+            "stream": self.group.stream,
+            "group_id": self.group.group_id,
+            "low": low,
+            "high": high,
+            "scan": scan,
+            "most": self.limit,
+            "first_bucket": first,
+            "last_bucket": last,
+            "binding": binding,
+            "type_regex": span.type_regex,
+            "headers": span.headers,
+        }
+        odd = self.tx.one(
+            "claim.exceptions",
+            group_id=self.group.group_id,
+            stream=self.group.stream,
+            low=low,
+            high=high,
+            now=self.now,
+            ordered=self.group.ordered,
+            first_bucket=first,
+            last_bucket=last,
+            halts=self.group.on_dead == "halt",
+        )
+        if odd is not None and odd.any:
+            row = self.tx.one(
+                "claim.careful_range",
+                now=self.now,
+                ordered=self.group.ordered,
+                halts=self.group.on_dead == "halt",
+                holes=limits.HOLES_PER_LEASE,
+                **where,
+            )
+        elif span.everything and self.group.lanes == 1:
+            row = self.tx.one("claim.whole_range", stream=self.group.stream, low=low, high=high, most=self.limit)
+        else:
+            row = self.tx.one("claim.plain_range", **where)
+        assert row is not None
+        new_rows = [*row.delayed, *row.blocked]
+        if new_rows:
+            self.tx.run(
+                "claim.step_over",
+                group_id=self.group.group_id,
+                stream=self.group.stream,
+                group_name=self.group.group_name,
+                delayed=row.delayed,
+                offsets=new_rows,
+                attempts=attempts,
+                replays=replay,
+                now=self.now,
+            )
+        return _Range(binding, low, row.high, row.members, row.holes, row.scanned, new_rows)
+
+    def _lease_range(
+        self, lane: Lane, found: _Range, *, attempts: int, replay: int, fresh: bool
+    ) -> LeaseRow | Passed:
+        total = lane.total + found.members + len(found.holes) if fresh else None
+        lease = self._open(
+            lane,
+            members=found.members,
+            binding=found.binding,
+            low=found.low,
+            high=found.high,
+            holes=found.holes,
+            attempts=attempts,
+            replay=replay,
+            fresh=fresh,
+            total=total,
+        )
+        if found.members:
+            return lease
+        self.tx.run("lease.end_empty", id=lease.id, upto=found.high, now=self.now)
+        return Passed()
+
+    def _open(
+        self,
+        lane: Lane,
+        *,
+        members: int,
+        binding: int = 0,
+        low: int | None = None,
+        high: int | None = None,
+        holes: list[int] | None = None,
+        offsets: list[int] | None = None,
+        attempts: int = 0,
+        replay: int = 0,
+        fresh: bool = False,
+        total: int | None = None,
+    ) -> LeaseRow:
+        expires_at = self.now + timedelta(seconds=self.lease_seconds)
+        row = self.tx.one(
+            "lease.open",
+            group_id=self.group.group_id,
+            lane=lane.number,
+            lanes=self.group.lanes,
+            binding=binding,
+            secret=secrets.randbits(_TOKEN_BITS),
+            claimed_by=self.claimed_by,
+            now=self.now,
+            expires_at=expires_at,
+            attempts=attempts,
+            replay=replay,
+            members=members,
+            low=low,
+            high=high,
+            holes=holes or [],
+            offsets=offsets,
+            fresh=fresh,
+            total=total,
+            open_before=list(lane.open),
+        )
+        assert row is not None
+        return LeaseRow(
+            LeaseId(row.id),
+            Token(row.token),
+            self.group.stream,
+            self.group.group_name,
+            self.group.group_id,
+            lane.number,
+            self.group.lanes,
+            binding,
+            low,
+            high,
+            holes or [],
+            offsets,
+            members,
+            attempts,
+            replay,
+            self.claimed_by,
+            self.now,
+            expires_at,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    binding: int
+    low: int
+    high: int
+    members: int
+    holes: list[int]
+    scanned: int
+    stepped_into: list[int]

@@ -1,0 +1,344 @@
+"""Groups: their policy, their bindings, and where they start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from penstock.core.lanes import check_lanes, children, slice_of
+from penstock.core.retry import Retry
+from penstock.core.routing import globs_of, regex_of
+from penstock.errors import GroupExists, InFlight, InvalidInput, UnknownGroup
+from penstock.stores.base import Row, Transaction
+
+FOREVER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a group wants in (low, high]: one binding's reach."""
+
+    binding: int
+    low: int
+    high: int
+    types: tuple[str, ...] | None
+    type_regex: str | None
+    headers: str | None
+
+    @property
+    def everything(self) -> bool:
+        """No filter at all."""
+        return self.type_regex is None and self.headers is None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group's policy and bindings as stored."""
+
+    group_id: int
+    stream: str
+    group_name: str
+    ordered: bool
+    keyed: bool
+    lanes: int
+    starts: Sequence[int]
+    floor: int
+    matched_before: int
+    on_dead: str
+    lease_seconds: float
+    retry: Retry
+    rewinds: int
+    paused: bool
+    pause_reason: str | None
+    created_at: datetime
+    spans: tuple[Span, ...]
+
+    @property
+    def exclusive(self) -> bool:
+        """A lane of this group has at most one open lease."""
+        return self.ordered or self.keyed
+
+    def span(self, binding: int) -> Span:
+        """The reach of a binding."""
+        return next(span for span in self.spans if span.binding == binding)
+
+
+def span_at(group: Group, cursor: int) -> Span:
+    """The binding that covers the next event behind a cursor."""
+    return next(span for span in group.spans if cursor < span.high)
+
+
+def find(tx: Transaction, stream: str, group_name: str) -> Group | None:
+    """The group, or None."""
+    row = tx.one("group.find", stream=stream, group_name=group_name)
+    return None if row is None else _group(tx, row)
+
+
+def get(tx: Transaction, stream: str, group_name: str) -> Group:
+    """The group, or `UnknownGroup`."""
+    group = find(tx, stream, group_name)
+    if group is None:
+        raise UnknownGroup(f"There is no group {group_name!r} on the stream {stream!r}.")
+    return group
+
+
+def locked(tx: Transaction, stream: str, group_name: str) -> Group:
+    """The group as it is once this transaction alone may claim for it or operate on it."""
+    row = tx.one("group.id", stream=stream, group_name=group_name)
+    if row is None:
+        raise UnknownGroup(f"There is no group {group_name!r} on the stream {stream!r}.")
+    tx.lock_group(row.group_id)
+    return get(tx, stream, group_name)
+
+
+def every(tx: Transaction, stream: str | None = None) -> list[Group]:
+    """All groups, of one stream or of the log."""
+    return [_group(tx, row) for row in tx.rows("group.all", stream=stream)]
+
+
+def _group(tx: Transaction, row: Row) -> Group:
+    bindings = tx.rows("group.bindings", group_id=row.group_id)
+    spans = []
+    for position, binding in enumerate(bindings):
+        low = -1 if position == 0 else binding.from_offset
+        high = bindings[position + 1].from_offset if position + 1 < len(bindings) else FOREVER
+        if high > low:
+            types = None if binding.types is None else tuple(binding.types)
+            spans.append(Span(binding.id, low, high, types, binding.type_regex, binding.headers))
+    retry = Retry(
+        row.max_attempts, row.base_seconds, row.factor, row.cap_seconds, row.jitter, row.max_age_seconds
+    )
+    return Group(
+        row.group_id,
+        row.stream,
+        row.group_name,
+        row.ordering == "key",
+        bool(row.keyed),
+        row.lanes,
+        row.starts,
+        row.floor,
+        row.matched_before,
+        row.on_dead,
+        row.lease_seconds,
+        retry,
+        row.rewinds,
+        bool(row.paused),
+        row.pause_reason,
+        row.created_at,
+        tuple(spans),
+    )
+
+
+def position(tx: Transaction, stream: str, where: str | int | datetime) -> int:
+    """An offset from "beginning", "end", an offset or a time (of creation): the group gets what lies above it."""
+    if where == "beginning":
+        return 0
+    if where == "end":
+        return tx.horizon()
+    if isinstance(where, datetime):
+        row = tx.one("group.offset_at", stream=stream, at=where)
+        return tx.horizon() if row is None or row.offset is None else row.offset - 1
+    if isinstance(where, int) and not isinstance(where, bool) and where >= 0:
+        return where
+    raise InvalidInput(f'A position is "beginning", "end", an offset or a datetime, not {where!r}.')
+
+
+def create(
+    tx: Transaction,
+    stream: str,
+    group_name: str,
+    *,
+    start: str | int | datetime,
+    retry: Retry,
+    lease_seconds: float,
+    ordering: str | None,
+    keyed: bool,
+    lanes: int,
+    on_dead: str,
+    types: tuple[str, ...] | None,
+    headers: Mapping[str, str] | None,
+) -> Group:
+    """Create a group, or return the one that is there if it was made with the same settings."""
+    known = find(tx, stream, group_name)
+    if known is not None:
+        return _same(known, retry, lease_seconds, ordering, keyed, lanes, on_dead, types, headers)
+    begin = position(tx, stream, start)
+    row = tx.one(
+        "group.create",
+        stream=stream,
+        group_name=group_name,
+        ordering=ordering,
+        keyed=keyed,
+        lanes=lanes,
+        starts=[begin] * lanes,
+        floor=begin,
+        on_dead=on_dead,
+        lease_seconds=lease_seconds,
+        max_attempts=retry.max_attempts,
+        base_seconds=retry.base_seconds,
+        factor=retry.factor,
+        cap_seconds=retry.cap_seconds,
+        jitter=retry.jitter,
+        max_age_seconds=retry.max_age_seconds,
+        now=tx.now(),
+    )
+    if row is None:  # somebody else made it in the meantime
+        return _same(
+            get(tx, stream, group_name), retry, lease_seconds, ordering, keyed, lanes, on_dead, types, headers
+        )
+    add_binding(tx, row.group_id, begin, types, headers)
+    return get(tx, stream, group_name)
+
+
+def _same(
+    known: Group,
+    retry: Retry,
+    lease_seconds: float,
+    ordering: str | None,
+    keyed: bool,
+    lanes: int,
+    on_dead: str,
+    types: tuple[str, ...] | None,
+    headers: Mapping[str, str] | None,
+) -> Group:
+    last = known.spans[-1]
+    stored_headers = None if last.headers is None else orjson.loads(last.headers)
+    differing = [
+        name
+        for name, stored, asked in (
+            ("retry", known.retry, retry),
+            ("lease_seconds", known.lease_seconds, lease_seconds),
+            ("ordering", "key" if known.ordered else None, ordering),
+            ("keyed", known.keyed, keyed),
+            ("lanes", known.lanes, lanes),
+            ("on_dead", known.on_dead, on_dead),
+            ("types", last.types, types),
+            ("headers", stored_headers, dict(headers) if headers else None),
+        )
+        if stored != asked
+    ]
+    if differing:
+        raise GroupExists(
+            f"The group {known.group_name!r} on {known.stream!r} exists with another {', '.join(differing)}."
+        )
+    return known
+
+
+def add_binding(
+    tx: Transaction,
+    group_id: int,
+    from_offset: int,
+    types: tuple[str, ...] | None,
+    headers: Mapping[str, str] | None,
+) -> None:
+    """What the group wants from an offset on."""
+    row = tx.one(
+        "group.bind",
+        group_id=group_id,
+        from_offset=from_offset,
+        types=None if types is None else list(types),
+        type_regex=regex_of(types),
+        headers=None if not headers else orjson.dumps(dict(headers), option=orjson.OPT_SORT_KEYS).decode(),
+        now=tx.now(),
+    )
+    assert row is not None
+    for glob in globs_of(types or ()):
+        tx.run("group.bind_glob", binding=row.id, glob=glob.glob, min_dots=glob.min_dots, max_dots=glob.max_dots)
+
+
+def bind(
+    tx: Transaction,
+    stream: str,
+    group_name: str,
+    types: tuple[str, ...] | None,
+    headers: Mapping[str, str] | None,
+    by: str,
+) -> int:
+    """A new binding, forward only: from the horizon on. Returns the offset it starts behind."""
+    group = locked(tx, stream, group_name)
+    horizon = tx.horizon()
+    # The horizon may fall back behind a cursor for a moment; what is claimed keeps the binding it was claimed by.
+    rows = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
+    cursors = [group.starts[row.lane] if row.cursor is None else row.cursor for row in rows]
+    begin = max(horizon, *cursors)
+    add_binding(tx, group.group_id, begin, types, headers)
+    audit(tx, by, "bind", group, None, {"types": list(types) if types else None, "headers": dict(headers or {})})
+    return begin
+
+
+def set_paused(tx: Transaction, stream: str, group_name: str, paused: bool, reason: str | None, by: str) -> None:
+    """Pause hands out nothing new and leaves open leases alone; resume goes on."""
+    group = locked(tx, stream, group_name)
+    tx.run("group.pause", group_id=group.group_id, paused=paused, reason=reason if paused else None)
+    audit(tx, by, "pause" if paused else "resume", group, None, {"reason": reason})
+
+
+def set_policy(tx: Transaction, stream: str, group_name: str, retry: Retry, lease_seconds: float, by: str) -> None:
+    """Change retry settings and lease length of a group."""
+    group = locked(tx, stream, group_name)
+    tx.run(
+        "group.policy",
+        group_id=group.group_id,
+        lease_seconds=lease_seconds,
+        max_attempts=retry.max_attempts,
+        base_seconds=retry.base_seconds,
+        factor=retry.factor,
+        cap_seconds=retry.cap_seconds,
+        jitter=retry.jitter,
+        max_age_seconds=retry.max_age_seconds,
+    )
+    audit(tx, by, "policy", group, None, {"lease_seconds": lease_seconds, "max_attempts": retry.max_attempts})
+
+
+def double_lanes(tx: Transaction, stream: str, group_name: str, by: str) -> int:
+    """Cut every lane in half; a child inherits the cursor and the returned ranges. Returns the new number."""
+    group = locked(tx, stream, group_name)
+    lanes = check_lanes(group.lanes * 2)
+    if not group.exclusive:
+        raise InvalidInput("Only ordered and keyed groups have lanes.")
+    if tx.one("group.open_lease", group_id=group.group_id) is not None:
+        raise InFlight("The group has open leases; pause it and wait until they end.")
+    rows = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
+    starts = [0] * lanes
+    matched = group.matched_before
+    for row in rows:
+        matched += row.total or 0
+        for child in children(row.lane):
+            starts[child] = group.starts[row.lane] if row.cursor is None else row.cursor
+    for piece in tx.rows("returned.all", group_id=group.group_id):
+        for child in children(piece.lane):
+            low, high = slice_of(child, lanes)
+            tx.run("returned.split", id=piece.id, lane=child, lanes=lanes, first_bucket=low, last_bucket=high)
+        tx.run("claim.drop_returned", id=piece.id)
+    tx.run("group.lanes", group_id=group.group_id, lanes=lanes, starts=starts, matched_before=matched)
+    audit(tx, by, "lanes", group, None, {"lanes": lanes})
+    return lanes
+
+
+def delete(tx: Transaction, stream: str, group_name: str, by: str) -> None:
+    """Forget a group and everything about its deliveries; the events stay."""
+    group = locked(tx, stream, group_name)
+    if tx.one("group.open_lease", group_id=group.group_id) is not None:
+        raise InFlight("The group has open leases; pause it and wait until they end.")
+    tx.run("group.delete", group_id=group.group_id)
+    audit(tx, by, "delete_group", group, None, {})
+
+
+def audit(
+    tx: Transaction, by: str, action: str, group: Group, count: int | None, detail: Mapping[str, Any]
+) -> None:
+    """One row for every action of an operator."""
+    tx.run(
+        "audit.add",
+        by=by,
+        action=action,
+        stream=group.stream,
+        group_name=group.group_name,
+        count=count,
+        detail=orjson.dumps(dict(detail), default=str).decode(),
+        now=tx.now(),
+    )

@@ -1,0 +1,129 @@
+"""Looking, which changes nothing: deliveries, one delivery's history, streams."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from penstock.core.delivery import State
+from penstock.stores import groups
+from penstock.stores.base import Row, Transaction
+from penstock.stores.operate import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One claim of a delivery, as far as it is remembered."""
+
+    attempt: int
+    failures: int
+    replays: int
+    outcome: str
+    error: str | None
+    error_code: str | None
+    claimed_by: str | None
+    claimed_at: datetime | None
+    ended_at: datetime | None
+    lease: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRecord:
+    """One event as seen by one group: the event's fields and the delivery's."""
+
+    stream: str
+    group: str
+    offset: int
+    event_id: uuid.UUID
+    event_type: str
+    state: State
+    attempts: int
+    failures: int
+    available_at: datetime | None
+    claimed_at: datetime | None
+    claimed_by: str | None
+    last_error: str | None
+    error_code: str | None
+    reason: str | None
+    published_at: datetime | None
+    dead_at: datetime | None
+    updated_at: datetime | None
+    payload: bytes
+    content_type: str
+    headers: dict[str, str]
+    metadata: dict[str, Any]
+    partition_key: str | None
+    ordering_key: str | None
+    created_at: datetime
+    history: tuple[Attempt, ...] = ()
+
+    def json(self) -> Any:
+        """The payload, decoded as JSON."""
+        return orjson.loads(self.payload)
+
+
+def deliveries(
+    tx: Transaction, stream: str, group_name: str, which: Filter, *, state: State | None, after: int, limit: int
+) -> list[DeliveryRecord]:
+    """Deliveries in offset order; pass the last offset as `after` for the next page."""
+    group = groups.get(tx, stream, group_name)
+    rows = tx.rows(
+        "inspect.deliveries", group_id=group.group_id, state=state, after=after, limit=limit, **which.params()
+    )
+    return [_record(row) for row in rows]
+
+
+def _record(row: Row, history: Sequence[Attempt] = ()) -> DeliveryRecord:
+    return DeliveryRecord(
+        row.stream,
+        row.group_name,
+        row.offset,
+        row.event_id,
+        row.event_type,
+        State(row.state),
+        row.attempts,
+        row.failures,
+        row.available_at,
+        row.claimed_at,
+        row.claimed_by,
+        row.last_error,
+        row.error_code,
+        row.reason,
+        row.published_at,
+        row.dead_at,
+        row.updated_at,
+        bytes(row.payload),
+        row.content_type,
+        orjson.loads(row.headers) if row.headers else {},
+        orjson.loads(row.metadata) if row.metadata else {},
+        row.partition_key,
+        row.ordering_key,
+        row.created_at,
+        tuple(history),
+    )
+
+
+def delivery(
+    tx: Transaction, stream: str, group_name: str, event_id: uuid.UUID | None, offset: int | None = None
+) -> DeliveryRecord | None:
+    """One delivery with its attempt history; None where the group has no such delivery."""
+    group = groups.get(tx, stream, group_name)
+    event = tx.one("inspect.event", stream=stream, event_id=event_id, offset=offset)
+    if event is None:
+        return None
+    which = Filter(event_ids=[event.event_id]).params()
+    rows = tx.rows("inspect.deliveries", group_id=group.group_id, state=None, after=0, limit=1, **which)
+    if not rows:
+        return None
+    attempts = tx.rows("inspect.attempts", group_id=group.group_id, offset=event.offset, bucket=event.bucket)
+    return _record(rows[0], [Attempt(*row) for row in attempts])
+
+
+def streams(tx: Transaction) -> list[tuple[str, int]]:
+    """Every stream with its last offset."""
+    return [(row.stream, row.last_offset) for row in tx.rows("inspect.streams")]

@@ -1,0 +1,1 @@
+"""The log in PostgreSQL 14 or newer, through psycopg 3."""

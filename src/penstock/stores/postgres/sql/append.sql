@@ -1,0 +1,49 @@
+-- name: outbox.insert
+-- In the caller's transaction, in neutral form: `:name` becomes what the caller's driver understands.
+insert into penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
+                             ordering_key, bucket, available_at)
+values (cast(:stream as text), cast(:event_id as uuid), cast(:event_type as text), cast(:payload as bytea),
+        cast(:content_type as text), cast(cast(:headers as text) as jsonb), cast(cast(:metadata as text) as jsonb),
+        cast(:partition_key as text), cast(:ordering_key as text), cast(:bucket as smallint),
+        cast(:available_at as timestamptz))
+on conflict (event_id) do nothing
+returning "offset";
+
+-- name: outbox.insert_at
+-- The same with a time from the test clock.
+insert into penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
+                             ordering_key, bucket, available_at, created_at)
+values (cast(:stream as text), cast(:event_id as uuid), cast(:event_type as text), cast(:payload as bytea),
+        cast(:content_type as text), cast(cast(:headers as text) as jsonb), cast(cast(:metadata as text) as jsonb),
+        cast(:partition_key as text), cast(:ordering_key as text), cast(:bucket as smallint),
+        cast(:available_at as timestamptz), cast(:created_at as timestamptz))
+on conflict (event_id) do nothing
+returning "offset";
+
+-- name: outbox.find
+select "offset", stream, event_type, payload from penstock.events where event_id = cast(:event_id as uuid);
+
+-- name: append.copy
+copy penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key,
+                      bucket, available_at) from stdin (format binary);
+
+-- name: append.copy_at
+copy penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key,
+                      bucket, available_at, created_at) from stdin (format binary);
+
+-- name: append.many
+-- Ids that may be known already: what is new is stored, the rest is reported.
+insert into penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
+                             ordering_key, bucket, available_at, created_at)
+select n.stream, n.event_id, n.event_type, n.payload, n.content_type, n.headers::jsonb, n.metadata::jsonb,
+       n.partition_key, n.ordering_key, n.bucket, n.available_at, coalesce(%(created_at)s::timestamptz, clock_timestamp())
+  from unnest(%(stream)b::text[], %(event_id)b::uuid[], %(event_type)b::text[], %(payload)b::bytea[],
+              %(content_type)b::text[], %(headers)b::text[], %(metadata)b::text[], %(partition_key)b::text[],
+              %(ordering_key)b::text[], %(bucket)b::smallint[], %(available_at)b::timestamptz[])
+    as n(stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key, bucket,
+         available_at)
+on conflict (event_id) do nothing
+returning event_id;
+
+-- name: append.known
+select event_id, stream, event_type, payload from penstock.events where event_id = any(%(ids)s::uuid[]);

@@ -1,0 +1,226 @@
+-- name: clock.now
+select clock_timestamp() as now;
+
+-- name: horizon.last
+-- First the sequence …
+select case when is_called then last_value else 0 end as last from penstock.events_offset_seq;
+
+-- name: horizon.announced
+-- … then, in a later statement, the bounds that appenders announced. A bound has 31 bits: it lies less than 2^30 below
+-- (or, announced since, above) the value of the sequence.
+select distinct objid::bigint as bound from pg_locks
+ where locktype = 'advisory' and objsubid = 2 and mode = 'ShareLock' and granted
+   and classid = 'penstock.events_offset_seq'::regclass::oid
+   and database = (select oid from pg_database where datname = current_database());
+
+-- name: claim.lanes
+-- Every lane: its cursor (the greatest high of its fresh leases) and its newest lease.
+select l.lane, c.high as cursor, c.total, n.id as last_lease, n.was_range as last_was_range,
+       coalesce(n.open_before, '{}') as open_before
+  from generate_series(0, %(lanes)s - 1) as l(lane)
+  left join lateral (select high, total from penstock.leases
+                      where group_id = %(group_id)s and lanes = %(lanes)s and lane = l.lane and fresh
+                      order by high desc limit 1) c on true
+  left join lateral (select id, offsets is null as was_range, open_before from penstock.leases
+                      where group_id = %(group_id)s and lanes = %(lanes)s and lane = l.lane
+                      order by id desc limit 1) n on true
+ order by l.lane;
+
+-- name: claim.open
+select id, lane, expires_at from penstock.leases where id = any(%(ids)s::bigint[]) and outcome is null order by id;
+
+-- name: claim.returned
+-- The lowest returned range of a lane; an unordered lane may pass over what is not due.
+select * from penstock.returned
+ where group_id = %(group_id)s and lanes = %(lanes)s and lane = %(lane)s
+   and (%(ordered)s or available_at <= %(now)s)
+ order by low limit 1;
+
+-- name: claim.drop_returned
+delete from penstock.returned where id = %(id)s;
+
+-- name: claim.next_due
+select (select min(available_at) from penstock.deliveries
+         where group_id = %(group_id)s and state = 'PENDING' and available_at > %(now)s) as row_at,
+       (select min(available_at) from penstock.returned
+         where group_id = %(group_id)s and available_at > %(now)s) as returned_at;
+
+-- name: claim.due_rows
+select "offset", coalesce(reason = 'suspect', false) as suspect from penstock.deliveries
+ where group_id = %(group_id)s and state = 'PENDING' and available_at <= %(now)s
+   and bucket between %(first_bucket)s and %(last_bucket)s
+ order by available_at, "offset" limit %(most)s;
+
+-- name: claim.ordered_rows
+-- The rows of a key in offset order from its lowest unresolved one, ending before the first that is not due.
+with unresolved as (
+  select "offset", ordering_key, coalesce(reason = 'suspect', false) as suspect,
+         state = 'PENDING' and available_at <= %(now)s as due
+    from penstock.deliveries
+   where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
+     and "offset" <= %(ceiling)s and state <> 'PUBLISHED'
+     and (state <> 'DEAD' or (%(halts)s and reason is distinct from 'skipped'))
+), turns as (
+  select "offset", suspect, due, row_number() over turn as place, bool_and(due and not suspect) over turn as clear
+    from unresolved
+  window turn as (partition by ordering_key, case when ordering_key is null then "offset" end order by "offset")
+)
+select "offset", suspect from turns
+ where clear or (suspect and due and place = 1)
+ order by "offset" limit %(most)s;
+
+-- name: claim.mark_rows
+update penstock.deliveries
+   set state = 'CLAIMED', attempts = attempts + 1, claimed_at = %(now)s, claimed_by = %(claimed_by)s,
+       lease = %(lease)s, updated_at = %(now)s
+ where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'PENDING';
+
+-- name: claim.blocked
+select count(*) as rows from (
+  select 1 from penstock.deliveries
+   where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
+     and state = 'PENDING' and reason = 'blocked' limit %(most)s) b;
+
+-- name: claim.exceptions
+-- Whether a range has anything to step over; it nearly never does.
+select exists (select 1 from penstock.deliveries
+                where group_id = %(group_id)s and "offset" > %(low)s and "offset" <= %(high)s)
+    or exists (select 1 from penstock.events
+                where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+                  and available_at is not null and available_at > %(now)s)
+    or (%(ordered)s and exists (
+         select 1 from penstock.deliveries
+          where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
+            and ordering_key is not null and state <> 'PUBLISHED'
+            and (state <> 'DEAD' or (%(halts)s and reason is distinct from 'skipped')))) as any;
+
+-- name: claim.whole_range
+-- No filter, one lane, nothing to step over: the index alone answers.
+select coalesce(case when count(*) = %(most)s then max("offset") end, %(high)s::bigint) as high, count(*)::int as members,
+       '{}'::bigint[] as holes, '{}'::bigint[] as delayed, '{}'::bigint[] as blocked, count(*)::int as scanned
+  from (select "offset" from penstock.events
+         where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+         order by "offset" limit %(most)s) members;
+
+-- name: claim.plain_range
+-- A filter or lanes, but nothing to step over.
+with members as materialized (
+  select "offset" from (
+    select "offset", event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket from penstock.events
+     where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+     order by "offset" limit %(scan)s) scanned
+   where bucket between %(first_bucket)s and %(last_bucket)s
+     and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text)
+     and (%(headers)s::jsonb is null or headers @> %(headers)s::jsonb)
+   order by "offset" limit %(most)s
+), counted as (select count(*)::int as n, max("offset") as last from members)
+select case when n = %(most)s then last
+            else coalesce((select "offset" from penstock.events
+                            where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+                            order by "offset" offset %(scan)s - 1 limit 1), %(high)s::bigint) end as high,
+       n as members, '{}'::bigint[] as holes, '{}'::bigint[] as delayed, '{}'::bigint[] as blocked,
+       case when n > 0 then n
+            else (select count(*)::int from (select 1 from penstock.events
+                                         where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+                                         limit %(scan)s) s) end as scanned
+  from counted;
+
+-- name: claim.careful_range
+-- The same with rows to step over, delayed events and, in an ordered group, keys that are held back.
+with scanned as materialized (
+  select "offset", ordering_key, event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket, available_at
+    from penstock.events
+   where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+   order by "offset" limit %(scan)s
+), marked as (
+  select s."offset", s.ordering_key, d."offset" is not null as has_row,
+         d."offset" is not null and d.state <> 'PUBLISHED'
+           and (d.state <> 'DEAD' or (%(halts)s and d.reason is distinct from 'skipped')) as unresolved,
+         d."offset" is null and s.available_at is not null and s.available_at > %(now)s as delayed,
+         %(ordered)s and s.ordering_key is not null and exists (
+           select 1 from penstock.deliveries o
+            where o.group_id = %(group_id)s and o.bucket = s.bucket and o.ordering_key = s.ordering_key
+              and o."offset" < s."offset" and o.state <> 'PUBLISHED'
+              and (o.state <> 'DEAD' or (%(halts)s and o.reason is distinct from 'skipped'))) as behind
+    from scanned s
+    left join penstock.deliveries d on d.group_id = %(group_id)s and d."offset" = s."offset"
+   where s.bucket between %(first_bucket)s and %(last_bucket)s
+     and (%(type_regex)s::text is null or s.event_type ~ %(type_regex)s::text)
+     and (%(headers)s::jsonb is null or s.headers @> %(headers)s::jsonb)
+), placed as (
+  select "offset", has_row, delayed,
+         not has_row and not delayed and %(ordered)s and ordering_key is not null
+           and (behind or coalesce(bool_or(unresolved or delayed) over (
+                  partition by ordering_key order by "offset" rows between unbounded preceding and 1 preceding), false))
+           as blocked
+    from marked
+), numbered as (
+  select *, has_row or delayed or blocked as hole,
+         count(*) filter (where not (has_row or delayed or blocked)) over (order by "offset") as member_no,
+         count(*) filter (where has_row or delayed or blocked) over (order by "offset") as hole_no
+    from placed
+), cut as (
+  select least(coalesce(min("offset") filter (where not hole and member_no = %(most)s), %(high)s::bigint),
+               coalesce(min("offset") filter (where hole and hole_no = %(holes)s + 1) - 1, %(high)s::bigint),
+               case when (select count(*) from scanned) = %(scan)s
+                    then (select max("offset") from scanned) else %(high)s::bigint end) as high
+    from numbered
+)
+select c.high, count(*) filter (where not n.hole)::int as members,
+       coalesce(array_agg(n."offset" order by n."offset") filter (where n.hole), '{}') as holes,
+       coalesce(array_agg(n."offset" order by n."offset") filter (where n.delayed), '{}') as delayed,
+       coalesce(array_agg(n."offset" order by n."offset") filter (where n.blocked), '{}') as blocked,
+       (select count(*)::int from scanned s where s."offset" <= c.high) as scanned
+  from cut c left join numbered n on n."offset" <= c.high
+ group by c.high;
+
+-- name: claim.step_over
+-- Rows for the holes of a range: delayed until their time, or blocked behind their key.
+insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
+                                 state, attempts, replays, available_at, reason, updated_at)
+select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
+       coalesce(e.bucket, mod(e."offset", 256)), 'PENDING', %(attempts)s, %(replays)s,
+       greatest(coalesce(e.available_at, %(now)s), %(now)s),
+       case when e."offset" = any(%(delayed)s::bigint[]) then 'delayed' else 'blocked' end, %(now)s
+  from penstock.events e where e.stream = %(stream)s and e."offset" = any(%(offsets)s::bigint[]);
+
+-- name: lease.open
+with next as (select nextval('penstock.leases_id_seq') as id)
+insert into penstock.leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
+                             replay, members, low, high, holes, offsets, fresh, total, open_before)
+overriding system value
+select id, %(group_id)s, %(lane)s, %(lanes)s, %(binding)s, (id << 20) | %(secret)s, %(claimed_by)s, %(now)s,
+       %(expires_at)s, %(attempts)s, %(replay)s, %(members)s, %(low)s, %(high)s, %(holes)s::bigint[],
+       %(offsets)s::bigint[], %(fresh)s, %(total)s, %(open_before)s::bigint[]
+  from next
+returning id, token;
+
+-- name: lease.end_empty
+update penstock.leases set outcome = 'settled', upto = %(upto)s, answer = '{0,0,0,0}', ended_at = %(now)s
+ where id = %(id)s;
+
+-- name: returned.add
+insert into penstock.returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
+                               reason, last_error)
+values (%(group_id)s, %(lane)s, %(lanes)s, %(binding)s, %(low)s, %(high)s, %(members)s, %(attempts)s, %(replay)s,
+        %(available_at)s, %(reason)s, %(last_error)s);
+
+-- name: returned.all
+select * from penstock.returned where group_id = %(group_id)s;
+
+-- name: returned.split
+-- The part of a returned range that falls to one half of its lane.
+insert into penstock.returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
+                               reason, last_error)
+select r.group_id, %(lane)s, %(lanes)s, r.binding, r.low, r.high,
+       (select count(*)::int from penstock.events e
+          join penstock.groups g on g.group_id = r.group_id and g.stream = e.stream
+          join penstock.bindings b on b.id = r.binding
+         where e."offset" > r.low and e."offset" <= r.high
+           and coalesce(e.bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
+           and (b.type_regex is null or e.event_type ~ b.type_regex)
+           and (b.headers is null or e.headers @> b.headers)
+           and not exists (select 1 from penstock.deliveries d
+                            where d.group_id = r.group_id and d."offset" = e."offset")),
+       r.attempts, r.replay, r.available_at, r.reason, r.last_error
+  from penstock.returned r where r.id = %(id)s;

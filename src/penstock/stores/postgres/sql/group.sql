@@ -1,0 +1,70 @@
+-- name: group.id
+select group_id from penstock.groups where stream = %(stream)s and group_name = %(group_name)s;
+
+-- name: group.lock
+-- Claimers and operators of a group come one at a time; the lock ends with the transaction.
+select pg_advisory_xact_lock('penstock.leases'::regclass::oid::bigint::bit(32)::int, %(group_id)s);
+
+-- name: group.find
+select * from penstock.groups where stream = %(stream)s and group_name = %(group_name)s;
+
+-- name: group.all
+select * from penstock.groups where %(stream)s::text is null or stream = %(stream)s order by stream, group_name;
+
+-- name: group.bindings
+select id, from_offset, types, type_regex, headers::text as headers
+  from penstock.bindings where group_id = %(group_id)s order by from_offset, id;
+
+-- name: group.create
+insert into penstock.groups (stream, group_name, ordering, keyed, lanes, starts, floor, on_dead, lease_seconds, max_attempts,
+                             base_seconds, factor, cap_seconds, jitter, max_age_seconds, created_at)
+values (%(stream)s, %(group_name)s, %(ordering)s, %(keyed)s, %(lanes)s, %(starts)s::bigint[], %(floor)s, %(on_dead)s,
+        %(lease_seconds)s, %(max_attempts)s, %(base_seconds)s, %(factor)s, %(cap_seconds)s, %(jitter)s,
+        %(max_age_seconds)s, %(now)s)
+on conflict (stream, group_name) do nothing
+returning group_id;
+
+-- name: group.bind
+insert into penstock.bindings (group_id, from_offset, types, type_regex, headers, created_at)
+values (%(group_id)s, %(from_offset)s, %(types)s::text[], %(type_regex)s, %(headers)s::jsonb, %(now)s)
+returning id;
+
+-- name: group.bind_glob
+-- Only SQLite needs globs: here the regular expression does it.
+select 1;
+
+-- name: group.pause
+update penstock.groups set paused = %(paused)s, pause_reason = %(reason)s where group_id = %(group_id)s;
+
+-- name: group.policy
+update penstock.groups
+   set lease_seconds = %(lease_seconds)s, max_attempts = %(max_attempts)s, base_seconds = %(base_seconds)s,
+       factor = %(factor)s, cap_seconds = %(cap_seconds)s, jitter = %(jitter)s, max_age_seconds = %(max_age_seconds)s
+ where group_id = %(group_id)s;
+
+-- name: group.lanes
+update penstock.groups
+   set lanes = %(lanes)s, starts = %(starts)s::bigint[], matched_before = %(matched_before)s
+ where group_id = %(group_id)s;
+
+-- name: group.rewound
+update penstock.groups
+   set rewinds = rewinds + 1, floor = least(floor, %(target)s), matched_before = matched_before + %(older)s
+ where group_id = %(group_id)s;
+
+-- name: group.delete
+select penstock.remove_group(%(group_id)s);
+
+-- name: group.open_lease
+select id from penstock.leases where group_id = %(group_id)s and outcome is null limit 1;
+
+-- name: group.offset_at
+-- The first event created at a time or later; BRIN finds the pages.
+with later as materialized (
+  select "offset" from penstock.events where stream = %(stream)s and created_at >= %(at)s
+)
+select min("offset") as "offset" from later;
+
+-- name: audit.add
+insert into penstock.audit (at, by, action, stream, group_name, count, detail)
+values (%(now)s, %(by)s, %(action)s, %(stream)s, %(group_name)s, %(count)s, %(detail)s::jsonb);

@@ -1,0 +1,143 @@
+-- name: redrive.find
+select d."offset" from penstock.deliveries d
+ where d.group_id = %(group_id)s and d.state = 'DEAD'
+   and (%(event_ids)s::uuid[] is null or d.event_id = any(%(event_ids)s::uuid[]))
+   and (%(error)s::text is null or d.error_code = %(error)s or position(%(error)s in d.last_error) > 0)
+   and (%(event_type)s::text is null or d.event_type = %(event_type)s)
+   and ((%(since)s::timestamptz is null and %(until)s::timestamptz is null) or exists (
+         select 1 from penstock.events e where e."offset" = d."offset"
+            and (%(since)s::timestamptz is null or e.created_at >= %(since)s::timestamptz)
+            and (%(until)s::timestamptz is null or e.created_at < %(until)s::timestamptz)))
+ order by d."offset";
+
+-- name: redrive.log
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
+select group_id, "offset", attempts, failures, replays, 'redriven', last_error, error_code, %(now)s
+  from penstock.deliveries where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
+
+-- name: redrive.move
+update penstock.deliveries
+   set state = 'PENDING', attempts = 0, failures = 0, available_at = %(now)s, reason = 'redriven', updated_at = %(now)s
+ where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'DEAD';
+
+-- name: replay.find
+select v."offset", exists (select 1 from penstock.deliveries d
+                            where d.group_id = v.group_id and d."offset" = v."offset") as has_row
+  from penstock.delivery v
+  join penstock.events e on e."offset" = v."offset"
+ where v.group_id = %(group_id)s and v.state = 'PUBLISHED' and v.stream = %(stream)s and e.stream = %(stream)s
+   and (%(event_ids)s::uuid[] is null or v.event_id = any(%(event_ids)s::uuid[]))
+   and (%(error)s::text is null or v.error_code = %(error)s or position(%(error)s in v.last_error) > 0)
+   and (%(event_type)s::text is null or v.event_type = %(event_type)s)
+   and (%(since)s::timestamptz is null or e.created_at >= %(since)s::timestamptz)
+   and (%(until)s::timestamptz is null or e.created_at < %(until)s::timestamptz);
+
+-- name: replay.log_rows
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
+select group_id, "offset", attempts, failures, replays, 'replayed',
+       'published_at ' || to_char(published_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), null, %(now)s
+  from penstock.deliveries where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
+
+-- name: replay.move_rows
+update penstock.deliveries
+   set state = 'PENDING', attempts = 0, failures = 0, replays = replays + 1, published_at = null,
+       available_at = %(now)s, reason = 'replayed', updated_at = %(now)s
+ where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'PUBLISHED';
+
+-- name: replay.log_ranged
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, outcome, error, ended_at)
+select v.group_id, v."offset", v.attempts, 0, 'replayed',
+       'published_at ' || to_char(v.published_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), %(now)s
+  from penstock.delivery v
+ where v.group_id = %(group_id)s and v.state = 'PUBLISHED' and v."offset" = any(%(offsets)s::bigint[]);
+
+-- name: replay.move_ranged
+insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
+                                 state, replays, available_at, reason, updated_at)
+select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
+       coalesce(e.bucket, mod(e."offset", 256)), 'PENDING', 1, %(now)s, 'replayed', %(now)s
+  from penstock.events e where e.stream = %(stream)s and e."offset" = any(%(offsets)s::bigint[]);
+
+-- name: operate.find
+select v.event_id, v."offset", v.state, v.attempts, v.claimed_by,
+       exists (select 1 from penstock.deliveries d where d.group_id = v.group_id and d."offset" = v."offset") as has_row
+  from penstock.delivery v
+ where v.group_id = %(group_id)s and v.stream = %(stream)s and v.event_id = any(%(ids)s::uuid[]);
+
+-- name: operate.make_rows
+insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
+                                 state, attempts, available_at, updated_at)
+select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
+       coalesce(e.bucket, mod(e."offset", 256)), 'PENDING', n.attempts, coalesce(e.available_at, %(now)s), %(now)s
+  from unnest(%(offsets)s::bigint[], %(attempts)s::int[]) as n("offset", attempts)
+  join penstock.events e on e."offset" = n."offset" and e.stream = %(stream)s;
+
+-- name: operate.leave_returned
+-- An event that gets a row leaves the returned range it waited in.
+update penstock.returned r set members = greatest(0, members - (
+         select count(*)::int from penstock.events e
+          where e."offset" = any(%(offsets)s::bigint[]) and e."offset" > r.low and e."offset" <= r.high
+            and coalesce(e.bucket, mod(e."offset", 256)) * r.lanes / 256 = r.lane))
+ where r.group_id = %(group_id)s;
+
+-- name: kill.claim
+update penstock.deliveries
+   set state = 'CLAIMED', claimed_at = %(now)s, claimed_by = %(by)s, attempts = attempts + 1
+ where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
+
+-- name: kill.bury
+update penstock.deliveries
+   set state = 'DEAD', claimed_at = null, claimed_by = null, dead_at = %(now)s, last_error = %(reason)s,
+       error_code = 'killed', reason = 'killed', updated_at = %(now)s
+ where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
+
+-- name: kill.log
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
+                                  claimed_at, ended_at)
+select group_id, "offset", attempts, failures, replays, 'killed', %(reason)s, 'killed', %(by)s, %(now)s, %(now)s
+  from penstock.deliveries where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
+
+-- name: reschedule.move
+update penstock.deliveries
+   set available_at = %(available_at)s, reason = 'rescheduled', updated_at = %(now)s
+ where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'PENDING';
+
+-- name: skip.key
+update penstock.deliveries set reason = 'skipped', updated_at = %(now)s
+ where group_id = %(group_id)s and ordering_key = %(key)s and state = 'DEAD' and reason is distinct from 'skipped';
+
+-- name: rewind.pruned
+select upto from penstock.pruned where stream = %(stream)s;
+
+-- name: rewind.open
+select l.*, g.stream, g.group_name from penstock.leases l join penstock.groups g using (group_id)
+ where l.group_id = %(group_id)s and l.outcome is null order by l.id for update of l;
+
+-- name: rewind.log_rows
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
+select group_id, "offset", attempts, failures, replays, 'rewound',
+       concat_ws(' ', lower(state), last_error, 'published_at ' || published_at::text), error_code, %(now)s
+  from penstock.deliveries where group_id = %(group_id)s and "offset" > %(target)s;
+
+-- name: rewind.remove_rows
+select penstock.remove_deliveries(%(group_id)s, %(target)s);
+
+-- name: rewind.drop_returned
+delete from penstock.returned where group_id = %(group_id)s and low >= %(target)s;
+
+-- name: rewind.crossing
+select * from penstock.returned where group_id = %(group_id)s and high > %(target)s;
+
+-- name: rewind.trim_returned
+update penstock.returned set high = %(target)s, members = %(members)s where id = %(id)s;
+
+-- name: prune.needed
+select least((select min(cursor) from penstock.lane where group_id = %(group_id)s),
+             (select min(low) from penstock.returned where group_id = %(group_id)s),
+             (select min(coalesce(low, offsets[1] - 1)) from penstock.leases
+               where group_id = %(group_id)s and outcome is null),
+             (select min("offset") - 1 from penstock.deliveries
+               where group_id = %(group_id)s and state <> 'PUBLISHED')) as "offset";
+
+-- name: prune.remove
+select penstock.remove_events(%(stream)s, %(upto)s) as removed;

@@ -1,0 +1,42 @@
+-- name: read.events
+-- Times and ids come as raw bytes and are decoded when somebody looks at them.
+select "offset", uuid_send(event_id), event_type, payload, content_type, headers::text, metadata::text, partition_key,
+       ordering_key, timestamptz_send(available_at), timestamptz_send(created_at)
+  from penstock.events
+ where stream = %(stream)s and "offset" > %(after)s and "offset" <= %(upto)s
+ order by "offset" limit %(limit)s;
+
+-- name: read.range
+select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
+       ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
+  from penstock.events e join penstock.bindings b on b.id = %(binding)s
+ where stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
+   and (b.type_regex is null or event_type ~ b.type_regex) and (b.headers is null or e.headers @> b.headers)
+ order by e."offset";
+
+-- name: read.lane
+select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
+       ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
+  from penstock.events e join penstock.bindings b on b.id = %(binding)s
+ where stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
+   and coalesce(bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
+   and (b.type_regex is null or event_type ~ b.type_regex) and (b.headers is null or e.headers @> b.headers)
+ order by e."offset";
+
+-- name: read.holes
+select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
+       ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
+  from penstock.events e join penstock.bindings b on b.id = %(binding)s
+ where stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
+   and coalesce(bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
+   and (b.type_regex is null or event_type ~ b.type_regex) and (b.headers is null or e.headers @> b.headers)
+   and e."offset" <> all(%(holes)s::bigint[])
+ order by e."offset";
+
+-- name: read.rows
+select e."offset", uuid_send(e.event_id), e.event_type, payload, content_type, headers::text, metadata::text,
+       partition_key, e.ordering_key, timestamptz_send(e.available_at), timestamptz_send(created_at),
+       d.attempts, d.failures, d.last_error, d.replays
+  from penstock.deliveries d join penstock.events e on e."offset" = d."offset"
+ where d.group_id = %(group_id)s and d."offset" = any(%(offsets)s::bigint[])
+ order by e."offset";

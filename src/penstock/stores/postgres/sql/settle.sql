@@ -1,0 +1,105 @@
+-- name: lease.lock
+select l.*, g.stream, g.group_name from penstock.leases l join penstock.groups g using (group_id)
+ where l.id = %(id)s for update of l;
+
+-- name: lease.find
+select l.*, g.stream, g.group_name from penstock.leases l join penstock.groups g using (group_id) where l.id = %(id)s;
+
+-- name: lease.extend
+update penstock.leases set expires_at = %(expires_at)s where id = %(id)s;
+
+-- name: lease.end
+update penstock.leases
+   set outcome = %(outcome)s, upto = %(upto)s, digest = %(digest)s, answer = %(answer)s::int[], ended_at = %(now)s
+ where id = %(id)s;
+
+-- name: settle.members
+-- Members of a lease: all, some by offset, or those of some keys; with the failures each had before.
+select e."offset", e.event_id, e.ordering_key, e.created_at, coalesce(d.failures, 0) as failures
+  from penstock.events e
+  left join penstock.deliveries d on d.group_id = %(group_id)s and d."offset" = e."offset"
+ where (%(listed)s::bigint[] is null or e."offset" = any(%(listed)s::bigint[]))
+   and (%(listed)s::bigint[] is not null or (
+         e.stream = %(stream)s and e."offset" > %(low)s::bigint and e."offset" <= %(high)s::bigint
+         and coalesce(e.bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
+         and (%(type_regex)s::text is null or e.event_type ~ %(type_regex)s::text)
+         and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
+         and e."offset" <> all(%(holes)s::bigint[])))
+   and (%(offsets)s::bigint[] is null or e."offset" = any(%(offsets)s::bigint[]))
+   and (%(keys)s::text[] is null or e.ordering_key = any(%(keys)s::text[]))
+ order by e."offset";
+
+-- name: settle.count_tail
+select count(*)::int as members from penstock.events e
+ where e.stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
+   and coalesce(e.bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
+   and (%(type_regex)s::text is null or e.event_type ~ %(type_regex)s::text)
+   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
+   and e."offset" <> all(%(holes)s::bigint[]);
+
+-- name: settle.insert_rows
+-- Exceptions out of a range: each gets a row, born as the outcome of this open lease.
+insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
+                                 state, attempts, failures, replays, available_at, lease, last_error, error_code, reason,
+                                 dead_at, updated_at)
+select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
+       coalesce(e.bucket, mod(e."offset", 256)), r.state, %(attempts)s, r.failures, %(replays)s, r.available_at,
+       case when r.state = 'DEAD' then %(lease)s::bigint end, r.error, r.code, r.reason, r.dead_at, %(now)s
+  from jsonb_to_recordset(%(rows)s::jsonb) as r("offset" bigint, state text, available_at timestamptz, reason text,
+                                                failures int, error text, code text, dead_at timestamptz)
+  join penstock.events e on e."offset" = r."offset" and e.stream = %(stream)s;
+
+-- name: settle.update_rows
+-- Exceptions out of a list.
+update penstock.deliveries d
+   set state = r.state, claimed_at = null, claimed_by = null, failures = d.failures + r.failures,
+       available_at = r.available_at, reason = r.reason, last_error = coalesce(r.error, d.last_error),
+       error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = %(now)s
+  from jsonb_to_recordset(%(rows)s::jsonb) as r("offset" bigint, state text, available_at timestamptz, reason text,
+                                                failures int, error text, code text, dead_at timestamptz)
+ where d.group_id = %(group_id)s and d."offset" = r."offset" and d.state = 'CLAIMED' and d.lease = %(lease)s;
+
+-- name: settle.publish_rows
+update penstock.deliveries
+   set state = 'PUBLISHED', published_at = %(now)s, claimed_at = null, claimed_by = null, reason = null,
+       updated_at = %(now)s
+ where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'CLAIMED';
+
+-- name: settle.log
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
+                                  claimed_at, ended_at, lease)
+select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, %(claimed_by)s,
+       %(claimed_at)s, %(now)s, %(lease)s
+  from jsonb_to_recordset(%(rows)s::jsonb) as r("offset" bigint, outcome text, error text, code text)
+  join penstock.deliveries d on d.group_id = %(group_id)s and d."offset" = r."offset";
+
+-- name: reap.expired
+select id from penstock.leases where group_id = %(group_id)s and outcome is null and expires_at <= %(now)s order by id;
+
+-- name: reap.lock
+-- A lease whose holder is in the middle of its settle is left alone.
+select l.*, g.stream, g.group_name from penstock.leases l join penstock.groups g using (group_id)
+ where l.id = any(%(ids)s::bigint[]) and l.outcome is null and l.expires_at <= %(now)s
+ order by l.id for update of l skip locked;
+
+-- name: state.read
+select key, name, value, version, expires_at from penstock.state
+ where group_id = %(group_id)s and key = any(%(keys)s::text[]);
+
+-- name: state.write_compared
+insert into penstock.state as s (group_id, key, name, value, version, expires_at, updated_at)
+select %(group_id)s, r.key, r.name, r.value, r.expected + 1, r.expires_at, %(now)s
+  from jsonb_to_recordset(%(rows)s::jsonb) as r(key text, name text, value text, expected bigint, expires_at timestamptz)
+on conflict (group_id, key, name) do update
+   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at
+ where s.version = excluded.version - 1;
+
+-- name: state.write_blind
+insert into penstock.state as s (group_id, key, name, value, version, expires_at, updated_at)
+select %(group_id)s, r.key, r.name, r.value, 1, r.expires_at, %(now)s
+  from jsonb_to_recordset(%(rows)s::jsonb) as r(key text, name text, value text, expires_at timestamptz)
+on conflict (group_id, key, name) do update
+   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at;
+
+-- name: state.reset
+delete from penstock.state where group_id = %(group_id)s;

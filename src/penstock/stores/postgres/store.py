@@ -1,0 +1,332 @@
+"""The PostgreSQL store: a pool, transactions with local timeouts, and nothing that outlives a transaction.
+
+Everything here works through PgBouncer in transaction mode: no prepared statements, no session settings, no
+LISTEN on pooled connections.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, LiteralString, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import orjson
+
+from penstock.core.event import NewEvent
+from penstock.core.lanes import slice_of
+from penstock.core.lease import LeaseRow
+from penstock.core.limits import BUSY_SECONDS
+from penstock.errors import (
+    CommitUnknown,
+    IllegalTransition,
+    InvalidUrl,
+    MissingDependency,
+    SchemaMissing,
+    StoreBusy,
+    StoreClosed,
+    StoreUnavailable,
+)
+from penstock.stores import blocks
+from penstock.stores.base import Conflict, Row, StatementHook, UserSqlError
+from penstock.stores.clock import Clock
+
+try:
+    import psycopg
+    from psycopg.rows import namedtuple_row
+    from psycopg_pool import ConnectionPool, PoolTimeout
+except ImportError as error:  # pragma: no cover - shown by the packaging test
+    raise MissingDependency("PostgreSQL needs psycopg: pip install 'penstock[postgres]'.") from error
+
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # PostgreSQL counts microseconds from here
+_SETTINGS = (
+    "select set_config('lock_timeout', '30s', true), set_config('statement_timeout', '120s', true), "
+    "set_config('idle_in_transaction_session_timeout', '10s', true)"
+)
+
+
+class PostgresTransaction:
+    """One transaction on one pooled connection."""
+
+    def __init__(self, store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
+        self._store = store
+        self._connection = connection
+        self._cursor = connection.cursor(row_factory=namedtuple_row, binary=True)
+
+    def _execute(self, block: str, params: dict[str, Any]) -> psycopg.Cursor[Any]:
+        if (packed := params.get("rows")) is not None:
+            params["rows"] = orjson.dumps(packed).decode()
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", block)
+        self._cursor.execute(cast(LiteralString, self._store.blocks[block]), params, prepare=False)
+        if hook is not None:
+            hook("after", block)
+        return self._cursor
+
+    def rows(self, block: str, **params: Any) -> list[Row]:
+        return self._execute(block, params).fetchall()
+
+    def one(self, block: str, **params: Any) -> Row | None:
+        return self._execute(block, params).fetchone()
+
+    def run(self, block: str, **params: Any) -> int:
+        return self._execute(block, params).rowcount
+
+    def now(self) -> datetime:
+        if self._store.clock is not None:
+            return self._store.clock.now()
+        row = self.one("clock.now")
+        assert row is not None
+        return cast(datetime, row.now)
+
+    def lock_group(self, group_id: int) -> None:
+        self.one("group.lock", group_id=group_id)
+
+    def horizon(self) -> int:
+        first = self.one("horizon.last")
+        assert first is not None
+        last = int(first.last)
+        return min([last, *(unfold(row.bound, last) for row in self.rows("horizon.announced"))])
+
+    def append(self, events: Sequence[NewEvent], *, unique: bool) -> int:
+        from penstock.stores.postgres import appending
+
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", "append")
+        duplicates = appending.append(self._connection, self._store, events, unique=unique)
+        if hook is not None:
+            hook("after", "append")
+        return duplicates
+
+    def user_sql(self, sql: str, params: Sequence[Any]) -> None:
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", "user_sql")
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(cast(LiteralString, placeholders(sql)), tuple(params), prepare=False)
+                returns_rows = cursor.description is not None
+        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+            raise
+        except psycopg.OperationalError as error:
+            if error.sqlstate is None:
+                raise
+            raise UserSqlError(error, str(error)) from error
+        except psycopg.Error as error:
+            raise UserSqlError(error, str(error)) from error
+        if returns_rows:
+            raise UserSqlError(None, f"the statement returns rows, and nobody would read them: {sql[:120]}")
+        if hook is not None:
+            hook("after", "user_sql")
+
+    def neutral(self, block: str, params: Mapping[str, Any]) -> Sequence[Any] | None:
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", block)
+        with self._connection.cursor() as cursor:
+            cursor.execute(cast(LiteralString, named(self._store.blocks[block])), params, prepare=False)
+            row = cast(Sequence[Any] | None, cursor.fetchone())
+        if hook is not None:
+            hook("after", block)
+        return row
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        with self._connection.transaction():
+            yield
+
+
+def unfold(bound: int, last: int) -> int:
+    """An announced bound in full: 31 bits of it were announced, and it is near the sequence's last value."""
+    distance = (last - bound) % 2**31
+    return last - distance if distance < 2**30 else last - distance + 2**31
+
+
+@cache
+def named(sql: str) -> str:
+    """A statement in neutral form, for psycopg: `:name` becomes `%(name)s`."""
+    return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", sql)
+
+
+def placeholders(sql: str) -> str:
+    """`?` outside quotes becomes psycopg's placeholder, so that one statement serves both stores."""
+    out: list[str] = []
+    quote: str | None = None
+    for letter in sql:
+        if quote:
+            quote = None if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter == "?":
+            out.append("%s")
+            continue
+        out.append("%%" if letter == "%" else letter)
+    return "".join(out)
+
+
+class PostgresStore:
+    """A log in the schema `penstock` (or the one named by `?schema=`) of a PostgreSQL database."""
+
+    kind = "postgresql"
+
+    def __init__(
+        self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None, pool_size: int = 8
+    ) -> None:
+        self.url, self.schema = split_url(url)
+        self.clock = clock
+        self.hook = hook
+        self.blocks = blocks.load("postgres", self.schema)
+        self._pool: ConnectionPool[psycopg.Connection[Any]] | None = ConnectionPool(
+            self.url,
+            min_size=0,
+            max_size=pool_size,
+            open=False,
+            timeout=BUSY_SECONDS,
+            kwargs={"prepare_threshold": None, "application_name": "penstock", "connect_timeout": 10},
+            configure=_read_committed,
+        )
+        self._opened = False
+
+    # --- connections ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection of the pool, outside any transaction; what goes wrong on it gets a name."""
+        if self._pool is None:
+            raise StoreClosed
+        if not self._opened:
+            self._first_connection()
+        try:
+            with self._pool.connection() as connection:
+                yield connection
+        except PoolTimeout as error:
+            raise StoreUnavailable(f"No connection to {self.safe_url} within {BUSY_SECONDS:.0f} s.") from error
+
+    def _first_connection(self) -> None:
+        """Fail at once, not after the pool's patience, if the database cannot be reached."""
+        assert self._pool is not None
+        try:
+            psycopg.connect(self.url, connect_timeout=10).close()
+        except psycopg.Error as error:
+            raise StoreUnavailable(f"Cannot reach {self.safe_url}: {str(error).strip().splitlines()[0]}.") from error
+        self._pool.open()
+        self._opened = True
+
+    @property
+    def safe_url(self) -> str:
+        """The URL without its password."""
+        parts = urlsplit(self.url)
+        if parts.password is None:
+            return self.url
+        host = parts.netloc.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
+
+    @contextmanager
+    def transaction(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
+        with self.connection() as connection, self._named_errors():
+            connection.execute(_SETTINGS, prepare=False)
+            tx = PostgresTransaction(self, connection)
+            yield tx
+            if write:
+                self._commit(connection)
+            else:
+                connection.rollback()
+
+    def _commit(self, connection: psycopg.Connection[Any]) -> None:
+        if self.hook is not None:
+            self.hook("before", "commit")
+        try:
+            connection.commit()
+        except psycopg.OperationalError as error:
+            if connection.broken or connection.closed:
+                raise CommitUnknown from error
+            raise
+        if self.hook is not None:
+            self.hook("after", "commit")
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
+            raise Conflict(str(error)) from error
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled) as error:
+            raise StoreBusy(f"PostgreSQL gave up waiting: {error}.") from error
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+            raise SchemaMissing(f"There is no Penstock schema {self.schema!r} in this database.") from error
+        except psycopg.OperationalError as error:
+            raise StoreUnavailable(f"The connection to {self.safe_url} broke: {str(error).strip()}.") from error
+        except psycopg.Error as error:
+            if error.sqlstate == "PS002":
+                raise IllegalTransition(str(error.diag.message_primary)) from error
+            raise
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def as_time(self, raw: Any) -> datetime | None:
+        if raw is None or isinstance(raw, datetime):
+            return raw
+        return _EPOCH + timedelta(microseconds=int.from_bytes(raw, "big", signed=True))
+
+    def read_events(self, stream: str, after: int, upto: int, limit: int) -> list[Sequence[Any]]:
+        return self._read("read.events", stream=stream, after=after, upto=upto, limit=limit)
+
+    def read_lease(self, lease: LeaseRow) -> list[Sequence[Any]]:
+        if lease.offsets is not None:
+            return self._read("read.rows", group_id=lease.group_id, offsets=list(lease.offsets))
+        block = "read.lane" if lease.lanes > 1 else "read.range"
+        first, last = slice_of(lease.lane, lease.lanes)
+        return self._read(
+            block if not lease.holes else "read.holes",
+            stream=lease.stream,
+            low=lease.low,
+            high=lease.high,
+            binding=lease.binding,
+            first_bucket=first,
+            last_bucket=last,
+            holes=list(lease.holes),
+        )
+
+    def _read(self, block: str, **params: Any) -> list[Sequence[Any]]:
+        with self.connection() as connection, self._named_errors(), connection.cursor(binary=True) as cursor:
+            cursor.execute(cast(LiteralString, self.blocks[block]), params, prepare=False)
+            return cast(list[Sequence[Any]], cursor.fetchall())
+
+    # --- the rest ------------------------------------------------------------------------------------------------
+
+    def outbox_params(self, event: NewEvent) -> dict[str, Any]:
+        params = event._asdict()
+        params["event_id"] = str(event.event_id)
+        if self.clock is not None:
+            params["created_at"] = self.clock.now()
+        return params
+
+    def migrate(self) -> list[str]:
+        from penstock.stores.postgres import schema
+
+        return schema.migrate(self)
+
+    def close(self) -> None:
+        if self._pool is not None and self._opened:
+            self._pool.close()
+        self._pool = None
+
+
+def _read_committed(connection: psycopg.Connection[Any]) -> None:
+    """The horizon needs every statement to see what committed before it."""
+    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """The URL as libpq knows it, and the schema."""
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query))
+    schema = query.pop("schema", "penstock")
+    if not blocks.SCHEMA_RULE.match(schema):
+        raise InvalidUrl(f"{schema!r} cannot be the name of a schema: use a-z, 0-9 and _.")
+    return urlunsplit(parts._replace(query=urlencode(query))), schema

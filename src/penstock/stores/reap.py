@@ -1,0 +1,78 @@
+"""Reap: take back what expired. A range comes back in pieces, a list as suspects, a lone event as a failure."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime
+
+from penstock.core.delivery import Reason, State
+from penstock.core.lanes import slice_of
+from penstock.core.lease import Failure, Outcome, cut
+from penstock.stores import groups
+from penstock.stores.base import Row, Transaction
+from penstock.stores.groups import Group
+from penstock.stores.settle import Given, add_returned, fail, write_rows
+
+
+def reap_group(tx: Transaction, stream: str, group_name: str) -> int:
+    """End every expired lease of a group; returns how many there were."""
+    group = groups.locked(tx, stream, group_name)
+    now = tx.now()
+    expired = [lease.id for lease in tx.rows("reap.expired", group_id=group.group_id, now=now)]
+    return reap_leases(tx, group, expired, now)
+
+
+def reap_leases(tx: Transaction, group: Group, ids: list[int], now: datetime) -> int:
+    """End these leases, but for those whose holder is settling right now."""
+    ended = 0
+    for lease in tx.rows("reap.lock", ids=sorted(ids), now=now):
+        _reap(tx, group, lease, now)
+        ended += 1
+    return ended
+
+
+def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
+    message = f"lease_expired: {lease.claimed_by} since {lease.claimed_at.isoformat()}"
+    if lease.members == 1:
+        _blame(tx, group, lease, message, now)
+    elif lease.offsets is None:
+        members = _members(tx, group, lease)
+        for low, high, count in cut([row.offset for row in members], lease.low, lease.high):
+            add_returned(tx, lease, low, high, count, now, Reason.SUSPECT, message)
+    else:
+        suspects = [
+            Given(offset, State.PENDING, now, reason=Reason.SUSPECT, error=message, code="lease_expired", outcome="expired")
+            for offset in lease.offsets
+        ]
+        write_rows(tx, lease, group, suspects, now)
+    tx.run("lease.end", id=lease.id, outcome=Outcome.EXPIRED, upto=lease.low, digest=None, answer=None, now=now)
+
+
+def _blame(tx: Transaction, group: Group, lease: Row, message: str, now: datetime) -> None:
+    """The process died while this event was alone with it."""
+    (member,) = _members(tx, group, lease)
+    failure = Failure("lease_expired", message)
+    given = fail(group, member.failures, member.created_at, member.offset, failure, now, random.random)
+    write_rows(tx, lease, group, [given], now)
+
+
+def _members(tx: Transaction, group: Group, lease: Row) -> list[Row]:
+    first, last = slice_of(lease.lane, lease.lanes)
+    span = group.span(lease.binding) if lease.offsets is None else None
+    return tx.rows(
+        "settle.members",
+        lease=lease.id,
+        group_id=group.group_id,
+        stream=group.stream,
+        low=lease.low,
+        high=lease.high,
+        listed=lease.offsets,
+        holes=list(lease.holes),
+        first_bucket=first,
+        last_bucket=last,
+        binding=lease.binding,
+        type_regex=span.type_regex if span else None,
+        headers=span.headers if span else None,
+        offsets=None,
+        keys=None,
+    )

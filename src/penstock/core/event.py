@@ -106,6 +106,21 @@ class NewEvent(NamedTuple):
     available_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class EventColumns:
+    """Many new events of the common kind, column by column: JSON, no headers, due at once, ids that are new."""
+
+    stream: str
+    event_ids: Sequence[bytes]
+    event_types: Sequence[str]
+    payloads: Sequence[bytes]
+    ordering_keys: Sequence[str | None]
+    buckets: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.event_ids)
+
+
 def new_event(
     stream: str,
     payload: Any,

@@ -29,6 +29,7 @@ class ModelEvent:
     event_type: str
     available_at: datetime | None
     created_at: datetime
+    stored_offset: int | None = None  # where a store put it; decides the lane of an event without a key
 
 
 @dataclass(slots=True)
@@ -109,7 +110,7 @@ class GroupModel:
         return self.cursors.get(lane, self.start)
 
     def lane(self, event: ModelEvent) -> int:
-        return lane_of(bucket_of(event.key, event.offset), self.lanes)
+        return lane_of(bucket_of(event.key, event.stored_offset or event.offset), self.lanes)
 
     def wanted(self, lane: int, low: int, high: int) -> list[ModelEvent]:
         return [

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import orjson
 
-from penstock.core.codec import JSON
-from penstock.core.event import NAME, NewEvent, check_name, new_event, parse_event_id
+from penstock.core.event import EventColumns, NewEvent, check_key, check_name, new_event, parse_event_id
 from penstock.core.lanes import bucket_of
-from penstock.core.limits import APPEND_BATCH, KEY_BYTES, PAYLOAD_BYTES
+from penstock.core.limits import APPEND_BATCH, PAYLOAD_BYTES
 from penstock.errors import InvalidInput, MissingField, TooLarge
 from penstock.log.ids import uuid7, uuid7_many
 
@@ -27,7 +26,7 @@ FIELDS: Final = frozenset(
         "content_type",
     }
 )
-_SIMPLE: Final = frozenset({"payload", "type", "ordering_key"})  # what the short path below can do
+_SIMPLE: Final = frozenset({"payload", "type", "ordering_key"})  # what goes column by column
 
 
 def one(stream: str, fields: Mapping[str, Any]) -> tuple[NewEvent, bool]:
@@ -44,66 +43,52 @@ def emitted(item: Mapping[str, Any]) -> NewEvent:
     if not isinstance(item, Mapping):
         raise InvalidInput("An emitted event is a mapping with stream, payload and type.")
     fields = {name: value for name, value in item.items() if name != "stream"}
-    _check_fields(fields, 0)
+    _check_fields(fields)
     return one(check_name(item.get("stream"), "stream"), fields)[0]
 
 
-def many(stream: str, items: Iterable[Mapping[str, Any]]) -> tuple[list[NewEvent], bool]:
+def many(stream: str, items: Iterable[Mapping[str, Any]]) -> tuple[list[NewEvent] | EventColumns, bool]:
     """Checked events, and whether all ids are ours (and so new). One bad event refuses them all."""
     check_name(stream, "stream")
-    listed = items if isinstance(items, Sequence) else list(items)
+    listed = items if isinstance(items, list) else list(items)
     if len(listed) > APPEND_BATCH:
         raise TooLarge(f"append_many takes at most {APPEND_BATCH:,} events at once, not {len(listed):,}.")
-    ids = uuid7_many(len(listed))
-    ours = True
+    columns = _columns(stream, listed)
+    if columns is not None:
+        return columns, True
     events: list[NewEvent] = []
-    add = events.append
-    names: set[str] = set()
-    buckets: dict[str, int] = {}
-    for position, (item, event_id) in enumerate(zip(listed, ids, strict=True)):
-        if type(item) is dict and item.keys() <= _SIMPLE:
-            event = _simple(stream, item, event_id, names, buckets)
-            if event is not None:
-                add(event)
-                continue
+    ours = True
+    for position, item in enumerate(listed):
         try:
-            _check_fields(item, position)
+            _check_fields(item)
             event, chosen = one(stream, item)
         except InvalidInput as error:
             raise type(error)(f"Event {position}: {error.message}") from error
         ours = ours and not chosen
-        add(event if chosen else event._replace(event_id=event_id))  # type: ignore[arg-type]  # bytes of a uuid
+        events.append(event)
     return events, ours
 
 
-def _simple(
-    stream: str, item: dict[str, Any], event_id: bytes, names: set[str], buckets: dict[str, int]
-) -> NewEvent | None:
-    """The common case without a detour: a JSON payload, a type, perhaps a key. None sends it the long way."""
-    kind, payload, key = item.get("type"), item.get("payload"), item.get("ordering_key")
-    if kind not in names:
-        if type(kind) is not str or not NAME.match(kind):
-            return None
-        names.add(kind)
-    if type(payload) is not dict:
-        return None
+def _columns(stream: str, items: list[Any]) -> EventColumns | None:
+    """The common case, column by column: work is done per batch where it can be. None sends it the long way, which
+    also finds the words for what is wrong."""
     try:
-        encoded = orjson.dumps(payload)
-    except (TypeError, ValueError, RecursionError):
+        if set().union(*items) - _SIMPLE:
+            return None
+        payloads = [orjson.dumps(item["payload"]) for item in items]
+        types = [item["type"] for item in items]
+        keys = [item.get("ordering_key") for item in items]
+        buckets = {key: bucket_of(key) for key in set(keys) if check_key(key, "ordering_key") is not None}
+        for event_type in set(types):
+            check_name(event_type, "type")
+    except (TypeError, ValueError, KeyError, AttributeError, RecursionError, InvalidInput):
         return None
-    if len(encoded) > PAYLOAD_BYTES:
+    if not payloads or b"null" in payloads or max(map(len, payloads)) > PAYLOAD_BYTES:
         return None
-    bucket = None
-    if key is not None:
-        bucket = buckets.get(key)
-        if bucket is None:
-            if type(key) is not str or not 1 <= len(key) <= KEY_BYTES // 4 or "\0" in key or not key.isprintable():
-                return None
-            bucket = buckets[key] = bucket_of(key)
-    return NewEvent(stream, event_id, kind, encoded, JSON, None, None, None, key, bucket, None)  # type: ignore[arg-type]
+    return EventColumns(stream, uuid7_many(len(items)), types, payloads, keys, buckets)
 
 
-def _check_fields(item: Any, position: int) -> None:
+def _check_fields(item: Any) -> None:
     if not isinstance(item, Mapping):
         raise InvalidInput(f"an event is a mapping, not {type(item).__name__}.")
     odd = item.keys() - FIELDS

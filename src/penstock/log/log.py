@@ -12,7 +12,16 @@ from typing import Any, TypeVar
 
 from penstock.core import limits
 from penstock.core.delivery import State
-from penstock.core.event import Appended, AppendedMany, Event, check_key, check_name, check_time, parse_event_id
+from penstock.core.event import (
+    Appended,
+    AppendedMany,
+    Event,
+    EventColumns,
+    check_key,
+    check_name,
+    check_time,
+    parse_event_id,
+)
 from penstock.core.lanes import check_lanes
 from penstock.core.lease import Idle, LeaseRow, Passed, Settled, Settlement
 from penstock.core.retry import Retry
@@ -40,6 +49,7 @@ from penstock.stores.operate import Filter
 from penstock.stores.stats import Stats
 
 T = TypeVar("T")
+_IDLE_BLOCKS = 5
 Position = str | int | datetime
 
 
@@ -59,7 +69,6 @@ class Log:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._appended_since_tally = 0
 
     # --- opening and closing -------------------------------------------------------------------------------------
 
@@ -163,17 +172,14 @@ class Log:
     def append_many(self, stream: str, events: Iterable[Mapping[str, Any]]) -> AppendedMany:
         """Store many events in one transaction, at bulk speed: all of them or none."""
         ready, ours = appending.many(stream, events)
-        if not ready:
+        if not len(ready):
             return AppendedMany((), 0)
+        ids = EventIds(ready.event_ids if isinstance(ready, EventColumns) else [one.event_id for one in ready])
         try:
             duplicates = self._run(lambda tx: tx.append(ready, unique=ours))
         except CommitUnknown as error:
-            raise CommitUnknown(event_id=EventIds([ready[0].event_id])[0]) from error
-        self._appended_since_tally += len(ready)
-        if self._appended_since_tally >= limits.TALLY_EVERY:
-            self._appended_since_tally = 0
-            self._run(tally.advance)
-        return AppendedMany(EventIds([event.event_id for event in ready]), duplicates)
+            raise CommitUnknown(event_id=ids[0]) from error
+        return AppendedMany(ids, duplicates)
 
     def read(self, stream: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
         """Events in offset order, up to the horizon: nothing can still appear between what is returned."""
@@ -424,6 +430,7 @@ class Log:
             if isinstance(found, LeaseRow):
                 return Lease(self, found, self.store.read_lease(found))
             if isinstance(found, Idle):
+                self._run(lambda tx: tally.advance(tx, blocks=_IDLE_BLOCKS))  # whoever is idle counts the log
                 return found
             assert isinstance(found, Passed)
 
@@ -456,7 +463,8 @@ class Log:
         ended = 0
         for group in self.groups():
             ended += self._run(lambda tx, one=group: reap.reap_group(tx, one.stream, one.group_name))
-        self._run(tally.advance)
+        while self._run(tally.advance):
+            pass
         return ended
 
     def read_state(

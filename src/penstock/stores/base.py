@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
-from penstock.core.event import NewEvent
+from penstock.core.event import EventColumns, NewEvent
 from penstock.core.lease import LeaseRow
 from penstock.stores.clock import Clock
 
@@ -52,7 +52,7 @@ class Transaction(Protocol):
     def horizon(self) -> int:
         """The highest offset below which nothing can still appear. Read events only in a later statement."""
 
-    def append(self, events: Sequence[NewEvent], *, unique: bool) -> int:
+    def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
         """Store events; `unique` promises that the ids are new. Returns how many were duplicates."""
 
     def user_sql(self, sql: str, params: Sequence[Any]) -> None:

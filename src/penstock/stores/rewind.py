@@ -34,7 +34,7 @@ def rewind(
     tx.run("rewind.remove_rows", group_id=group.group_id, target=target)
     tx.run("rewind.drop_returned", group_id=group.group_id, target=target)
     for piece in tx.rows("rewind.crossing", group_id=group.group_id, target=target):
-        members = _count(tx, group, piece.lane, piece.binding, piece.low, target)
+        members = _count(tx, group, piece.lane, piece.binding, piece.low, target, without_rows=True)
         tx.run("rewind.trim_returned", id=piece.id, target=target, members=members)
     older = _count_all(tx, group, target, group.floor) if target < group.floor else 0
     tx.run("group.rewound", group_id=group.group_id, target=target, older=older)
@@ -84,7 +84,9 @@ def _count_all(tx: Transaction, group: Group, low: int, high: int) -> int:
     return sum(_count(tx, group, lane, group.spans[0].binding, low, high) for lane in range(group.lanes))
 
 
-def _count(tx: Transaction, group: Group, lane: int, binding: int, low: int, high: int) -> int:
+def _count(
+    tx: Transaction, group: Group, lane: int, binding: int, low: int, high: int, *, without_rows: bool = False
+) -> int:
     first, last = slice_of(lane, group.lanes)
     span = group.span(binding)
     row = tx.one(
@@ -92,6 +94,7 @@ def _count(tx: Transaction, group: Group, lane: int, binding: int, low: int, hig
         stream=group.stream,
         low=low,
         high=high,
+        without_rows_of=group.group_id if without_rows else None,
         holes=[],
         first_bucket=first,
         last_bucket=last,

@@ -27,13 +27,17 @@ Jitter = Callable[[], float]
 def holder(tx: Transaction, lease_id: int, token: int) -> tuple[Row, Group, datetime]:
     """The open lease, locked, with its group and the time; `LeaseLost` for anybody but its holder."""
     lease = _locked(tx, lease_id, token)
+    now = _check_open(tx, lease)
+    return lease, groups.get(tx, lease.stream, lease.group_name), now
+
+
+def _check_open(tx: Transaction, lease: Row) -> datetime:
     now = tx.now()
     if lease.outcome is not None:
-        raise LeaseLost(f"Lease {lease_id} has ended: {lease.outcome}.")
+        raise LeaseLost(f"Lease {lease.id} has ended: {lease.outcome}.")
     if lease.expires_at <= now:
-        raise LeaseLost(f"Lease {lease_id} expired at {lease.expires_at.isoformat()}.")
-    group = groups.get(tx, lease.stream, lease.group_name)
-    return lease, group, now
+        raise LeaseLost(f"Lease {lease.id} expired at {lease.expires_at.isoformat()}.")
+    return now
 
 
 def _locked(tx: Transaction, lease_id: int, token: int) -> Row:
@@ -165,7 +169,13 @@ def settle(
         if lease.digest != digest:
             raise SettleMismatch(f"Lease {lease_id} was settled with other outcomes.")
         return Settled(*lease.answer)
-    lease, group, now = holder(tx, lease_id, token)
+    now = _check_open(tx, lease)
+    if lease.offsets is None and said == Settlement(upto=lease.high, versions=said.versions):
+        # The happy path: a whole range is done, and one row says so.
+        answer = Settled(lease.members, 0, 0, 0)
+        _end(tx, lease, lease.high, digest, answer, now)
+        return answer
+    group = groups.get(tx, lease.stream, lease.group_name)
     work = _Settling(tx, lease, group, now, jitter, said)
     work.check_members()
     effects = _Applied()
@@ -174,16 +184,20 @@ def settle(
     answer = work.write()
     if effects.emitted:
         tx.append(effects.emitted, unique=False)
+    _end(tx, lease, work.upto, digest, answer, now)
+    return answer
+
+
+def _end(tx: Transaction, lease: Row, upto: int | None, digest: bytes, answer: Settled, now: datetime) -> None:
     tx.run(
         "lease.end",
-        id=lease_id,
+        id=lease.id,
         outcome=Outcome.SETTLED,
-        upto=work.upto,
+        upto=upto,
         digest=digest,
         answer=[answer.published, answer.failed, answer.dead, answer.released],
         now=now,
     )
-    return answer
 
 
 def _plain(said: Settlement) -> dict[str, Any]:
@@ -384,6 +398,7 @@ class _Settling:
             "stream": self.group.stream,
             "low": self.upto,
             "high": self.lease.high,
+            "without_rows_of": None,
             "holes": list(self.lease.holes),
             "first_bucket": first,
             "last_bucket": last,

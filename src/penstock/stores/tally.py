@@ -8,19 +8,13 @@ from penstock.stores.base import Transaction
 _BLOCKS_AT_ONCE = 50
 
 
-def behind(tx: Transaction, horizon: int) -> bool:
-    """Whether a whole block below the horizon has not been counted."""
-    row = tx.one("tally.last")
-    return row is not None and horizon - row.upto >= TALLY_EVERY
-
-
-def advance(tx: Transaction) -> int:
+def advance(tx: Transaction, blocks: int = _BLOCKS_AT_ONCE) -> int:
     """Count what can no longer change; returns how many blocks were added."""
-    horizon = tx.horizon()
     row = tx.one("tally.last")
     before = 0 if row is None else int(row.upto)
+    horizon = tx.horizon()
     added = 0
-    while horizon - before >= TALLY_EVERY and added < _BLOCKS_AT_ONCE:
+    while horizon - before >= TALLY_EVERY and added < blocks:
         upto = before + TALLY_EVERY
         if not tx.run("tally.mark", upto=upto):
             break  # somebody else is counting this block

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, LiteralString, cast
 
-from penstock.core.event import NewEvent
+from penstock.core.codec import JSON
+from penstock.core.event import EventColumns, NewEvent
 from penstock.errors import DuplicateMismatch
 
 if TYPE_CHECKING:
@@ -24,63 +25,90 @@ _JSONB = b"\x01"  # the version byte in front of binary jsonb
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _length = struct.Struct("!i").pack
 _bucket = struct.Struct("!ih").pack
+_CHUNK = 1_000
 _moment = struct.Struct("!iq").pack
 
 
 def append(
-    connection: psycopg.Connection[Any], store: PostgresStore, events: Sequence[NewEvent], *, unique: bool
+    connection: psycopg.Connection[Any],
+    store: PostgresStore,
+    events: Sequence[NewEvent] | EventColumns,
+    *,
+    unique: bool,
 ) -> int:
     """Store events; returns how many were duplicates."""
-    if unique:
+    if isinstance(events, EventColumns) or unique:
         copy(connection, store, events)
         return 0
     return _insert(connection, store, events)
 
 
-def copy(connection: psycopg.Connection[Any], store: PostgresStore, events: Iterable[NewEvent]) -> None:
-    """One binary COPY; every byte of it is laid out here, once per event."""
+def copy(
+    connection: psycopg.Connection[Any], store: PostgresStore, events: Sequence[NewEvent] | EventColumns
+) -> None:
+    """One binary COPY, laid out here chunk by chunk: the server stores one while the next is being made."""
     created_at = None if store.clock is None else store.clock.now()
     block = "append.copy" if created_at is None else "append.copy_at"
     with connection.cursor() as cursor, cursor.copy(cast(LiteralString, store.blocks[block])) as stream:
-        stream.write(b"".join(copy_bytes(events, created_at)))
+        for chunk in copy_chunks(events, created_at):
+            stream.write(chunk)
 
 
-def copy_bytes(events: Iterable[NewEvent], created_at: datetime | None = None) -> list[bytes]:
-    """The pieces of a binary COPY. Texts that repeat from event to event are encoded once."""
-    texts: dict[str | None, bytes] = {None: _NULL}
-    columns = 11 if created_at is None else 12
-    start = columns.to_bytes(2, "big")
+def copy_chunks(events: Sequence[NewEvent] | EventColumns, created_at: datetime | None = None) -> Iterator[bytes]:
+    """The bytes of a binary COPY of these events."""
+    yield _HEADER
     end = b"" if created_at is None else _time(created_at)
-    out = [_HEADER]
-    add = out.append
-    for stream, event_id, event_type, payload, content_type, headers, metadata, partition, key, bucket, due in events:
-        add(start)
-        add(texts.get(stream) or _text(texts, stream))
-        add(_UUID_LENGTH)
-        add(event_id if isinstance(event_id, bytes) else event_id.bytes)
-        add(texts.get(event_type) or _text(texts, event_type))
-        add(_length(len(payload)))
-        add(payload)
-        add(texts.get(content_type) or _text(texts, content_type))
-        add(_NULL if headers is None else _json(headers))
-        add(_NULL if metadata is None else _json(metadata))
-        add(texts.get(partition) or _text(texts, partition))
-        add(texts.get(key) or _text(texts, key))
-        add(_NULL if bucket is None else _bucket(2, bucket))
-        add(_NULL if due is None else _time(due))
-        add(end)
-    add(_TRAILER)
-    return out
+    columns = (11 if created_at is None else 12).to_bytes(2, "big")
+    if isinstance(events, EventColumns):
+        yield from _column_chunks(events, columns, end)
+    else:
+        yield b"".join(_rows(events, columns, end))
+    yield _TRAILER
 
 
-def _text(texts: dict[str | None, bytes], text: str | None) -> bytes:
-    assert text is not None
+def _column_chunks(events: EventColumns, columns: bytes, end: bytes) -> Iterator[bytes]:
+    """What repeats from event to event is laid out once."""
+    start = columns + _piece(events.stream) + _UUID_LENGTH
+    kinds = {kind: _piece(kind) for kind in set(events.event_types)}
+    middle = _piece(JSON) + 3 * _NULL
+    keys: dict[str | None, bytes] = {
+        key: middle + _piece(key) + _bucket(2, bucket) + _NULL + end for key, bucket in events.buckets.items()
+    }
+    keys[None] = middle + 3 * _NULL + end
+    length = _length
+    for at in range(0, len(events), _CHUNK):
+        part = slice(at, at + _CHUNK)
+        rows = zip(
+            events.event_ids[part],
+            events.event_types[part],
+            events.payloads[part],
+            events.ordering_keys[part],
+            strict=True,
+        )
+        yield b"".join(
+            [start + one + kinds[kind] + length(len(payload)) + payload + keys[key] for one, kind, payload, key in rows]
+        )
+
+
+def _rows(events: Sequence[NewEvent], columns: bytes, end: bytes) -> Iterator[bytes]:
+    for event in events:
+        yield columns + _piece(event.stream) + _UUID_LENGTH + event.event_id.bytes + _piece(event.event_type)
+        yield _length(len(event.payload)) + event.payload + _piece(event.content_type)
+        yield _json(event.headers) + _json(event.metadata) + _piece(event.partition_key) + _piece(event.ordering_key)
+        yield _NULL if event.bucket is None else _bucket(2, event.bucket)
+        yield (_NULL if event.available_at is None else _time(event.available_at)) + end
+
+
+def _piece(text: str | None) -> bytes:
+    if text is None:
+        return _NULL
     encoded = text.encode()
-    piece = texts[text] = _length(len(encoded)) + encoded
-    return piece
+    return _length(len(encoded)) + encoded
 
 
-def _json(text: str) -> bytes:
+def _json(text: str | None) -> bytes:
+    if text is None:
+        return _NULL
     encoded = text.encode()
     return _length(len(encoded) + 1) + _JSONB + encoded
 
@@ -91,9 +119,8 @@ def _time(moment: datetime) -> bytes:
 
 
 def _insert(connection: psycopg.Connection[Any], store: PostgresStore, events: Sequence[NewEvent]) -> int:
-    ids = [one.event_id if isinstance(one.event_id, uuid.UUID) else uuid.UUID(bytes=one.event_id) for one in events]
+    ids = [one.event_id for one in events]
     columns: dict[str, Any] = {name: [getattr(one, name) for one in events] for name in NewEvent._fields}
-    columns["event_id"] = ids
     columns["created_at"] = None if store.clock is None else store.clock.now()
     with connection.cursor() as cursor:
         cursor.execute(cast(LiteralString, store.blocks["append.many"]), columns, prepare=False)

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import orjson
 
-from penstock.core.event import NewEvent
+from penstock.core.event import EventColumns, NewEvent
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.core.limits import BUSY_SECONDS
@@ -92,7 +92,7 @@ class PostgresTransaction:
         last = int(first.last)
         return min([last, *(unfold(row.bound, last) for row in self.rows("horizon.announced"))])
 
-    def append(self, events: Sequence[NewEvent], *, unique: bool) -> int:
+    def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
         from penstock.stores.postgres import appending
 
         hook = self._store.hook

@@ -30,12 +30,15 @@ select e."offset", e.event_id, e.ordering_key, e.created_at, coalesce(d.failures
  order by e."offset";
 
 -- name: settle.count_tail
+-- Wanted events of a range; with a group, only those without a row of their own.
 select count(*)::int as members from penstock.events e
  where e.stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
    and coalesce(e.bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
    and (%(type_regex)s::text is null or e.event_type ~ %(type_regex)s::text)
    and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
-   and e."offset" <> all(%(holes)s::bigint[]);
+   and e."offset" <> all(%(holes)s::bigint[])
+   and (%(without_rows_of)s::int is null or not exists (
+         select 1 from penstock.deliveries d where d.group_id = %(without_rows_of)s::int and d."offset" = e."offset"));
 
 -- name: settle.insert_rows
 -- Exceptions out of a range: each gets a row, born as the outcome of this open lease.

@@ -1,0 +1,57 @@
+"""How a figure is taken: repeated, the best of several, and held against its target."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table."""
+
+    what: str
+    value: float
+    target: float | None
+    at_least: bool = True
+    unit: str = "×"
+    detail: str = ""
+
+    @property
+    def reached(self) -> bool | None:
+        if self.target is None:
+            return None
+        return self.value >= self.target if self.at_least else self.value <= self.target
+
+    def row(self) -> tuple[str, str, str, str, str]:
+        if self.target is None:
+            wanted, verdict = "reported", ""
+        else:
+            wanted = f"{'≥' if self.at_least else '≤'} {self.target:g} {self.unit}"
+            verdict = "yes" if self.reached else "NO"
+        return self.what, f"{self.value:.3g} {self.unit}", wanted, verdict, self.detail
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long one call takes; the collector keeps out of it."""
+    gc.collect()
+    gc.disable()
+    try:
+        begin = time.perf_counter()
+        work()
+        return time.perf_counter() - begin
+    finally:
+        gc.enable()
+
+
+def best(work: Callable[[], object], times: int = 5) -> float:
+    """The best of several calls: noise only ever adds."""
+    return min(seconds(work) for _ in range(times))
+
+
+def in_turn(first: Callable[[], object], second: Callable[[], object], times: int = 5) -> tuple[float, float]:
+    """Both, by turns, so that what disturbs one disturbs the other; the best of each."""
+    pairs = [(seconds(first), seconds(second)) for _ in range(times)]
+    return min(one for one, _ in pairs), min(two for _, two in pairs)

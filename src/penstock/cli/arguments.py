@@ -1,0 +1,50 @@
+"""Arguments and options that several commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from penstock.cli.times import TIME_HELP
+from penstock.errors import InvalidInput
+
+MOST = 100_000  # rows in one answer
+LARGEST = 2**63 - 1
+
+Stream = Annotated[str, typer.Argument(help="The stream.", show_default=False)]
+Group = Annotated[str, typer.Argument(help="The group.", show_default=False)]
+Ids = Annotated[list[str] | None, typer.Option("--id", help="An event id; repeat it for more.", show_default=False)]
+Type = Annotated[str | None, typer.Option("--type", help="Only events of this type.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help=f"Created at or after: {TIME_HELP}.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created before.")]
+Error = Annotated[str | None, typer.Option("--error", help="Only with this error code, or this text in the error.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=MOST, help="How many at most.")]
+After = Annotated[int, typer.Option("--after", min=0, max=LARGEST, help="Only above this offset: the next page.")]
+Headers = Annotated[
+    list[str] | None, typer.Option("--header", metavar="K=V", help="A header; repeat it for more.", show_default=False)
+]
+Types = Annotated[
+    list[str] | None,
+    typer.Option("--types", metavar="PATTERN", help="A type pattern such as order.* or order.>; repeat it for more."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.", show_default=False)]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", show_default=False)]
+By = Annotated[str | None, typer.Option("--by", help="Who does this, for the audit; else the user's name.")]
+
+
+def parse_headers(pairs: Sequence[str] | None) -> dict[str, str] | None:
+    """`k=v` pairs as a mapping."""
+    found: dict[str, str] = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InvalidInput(f"header {pair!r} is not of the form name=value.")
+        found[name] = value
+    return found or None
+
+
+def parse_types(patterns: Sequence[str] | None) -> list[str] | None:
+    """Patterns, given one by one or with commas between them."""
+    return [one.strip() for given in patterns for one in given.split(",")] if patterns else None

@@ -1,0 +1,215 @@
+"""`penstock groups` and `penstock group …`: who consumes a stream, and how."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from penstock.cli import output
+from penstock.cli.arguments import By, DryRun, Group, Headers, Stream, Types, Yes, parse_headers, parse_types
+from penstock.cli.command import LOOK, command, group, root
+from penstock.cli.failures import Usage
+from penstock.cli.session import Session
+from penstock.cli.times import parse_position
+from penstock.core import limits
+from penstock.core.event import check_name
+from penstock.core.retry import Retry
+from penstock.stores.groups import Group as StoredGroup
+
+_POSITION = "beginning|end|OFFSET|TIME"
+_DEFAULT = Retry()
+
+
+@command(root, "groups", panel=LOOK, example="penstock groups orders")
+def groups(
+    session: Session,
+    *,
+    stream: Annotated[str | None, typer.Argument(help="Only the groups of this stream.", show_default=False)] = None,
+) -> None:
+    """List the groups of a stream, or all of them, with their policy."""
+    with session.open() as log:
+        found = log.groups(stream)
+    session.answer({"groups": [_document(one) for one in found]}, lambda: _table(found))
+
+
+@command(group, "create", example="penstock group create orders fraud --types 'order.*' --max-attempts 5")
+def create(
+    session: Session,
+    *,
+    stream: Stream,
+    name: Group,
+    start: Annotated[str, typer.Option("--start", metavar=_POSITION, help="The first event it gets.")] = "beginning",
+    types: Types = None,
+    header: Headers = None,
+    ordering: Annotated[str | None, typer.Option("--ordering", metavar="key", help="Keep the order of a key.")] = None,
+    keyed: Annotated[bool, typer.Option("--keyed", help="State by key, without order.")] = False,
+    lanes: Annotated[int | None, typer.Option("--lanes", help="Slices of the keys, a power of two.")] = None,
+    on_dead: Annotated[
+        str, typer.Option("--on-dead", metavar="continue|halt", help="What a key does after a dead letter.")
+    ] = "continue",
+    lease_seconds: Annotated[
+        float, typer.Option("--lease-seconds", help="How long a claim holds.")
+    ] = limits.LEASE_SECONDS,
+    max_attempts: Annotated[
+        int, typer.Option("--max-attempts", help="This failure is the last.")
+    ] = _DEFAULT.max_attempts,
+    base_seconds: Annotated[float, typer.Option("--base-seconds", help="The first delay.")] = _DEFAULT.base_seconds,
+    factor: Annotated[float, typer.Option("--factor", help="How the delay grows.")] = _DEFAULT.factor,
+    cap_seconds: Annotated[float, typer.Option("--cap-seconds", help="The longest delay.")] = _DEFAULT.cap_seconds,
+    jitter: Annotated[float, typer.Option("--jitter", help="How much of it is left to chance.")] = _DEFAULT.jitter,
+    max_age_seconds: Annotated[
+        float | None, typer.Option("--max-age-seconds", help="Events older than this fail for good.")
+    ] = None,
+) -> None:
+    """Create a group. The same command again changes nothing; other settings are refused."""
+    check_name(stream, "stream")
+    check_name(name, "group")
+    where = parse_position(start, "--start")
+    retry = Retry(max_attempts, base_seconds, factor, cap_seconds, jitter, max_age_seconds)
+    headers = parse_headers(header)
+    with session.open(create=True) as log:
+        made = log.create_group(
+            stream,
+            name,
+            start=where,
+            retry=retry,
+            lease_seconds=lease_seconds,
+            ordering=ordering,
+            keyed=keyed,
+            on_dead=on_dead,
+            types=parse_types(types),
+            headers=headers,
+            lanes=lanes,
+        )
+    session.answer(_document(made), lambda: _table([made]))
+
+
+@command(group, "pause", example="penstock group pause orders fraud --reason 'deploying'")
+def pause(
+    session: Session,
+    *,
+    stream: Stream,
+    name: Group,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why, for those who look at it.")] = None,
+    by: By = None,
+) -> None:
+    """Hand out nothing new; what is being worked on goes on."""
+    with session.open() as log:
+        log.pause(stream, name, reason=reason, by=by)
+    _done(session, stream, name, "paused", {"paused": True, "reason": reason})
+
+
+@command(group, "resume", example="penstock group resume orders fraud")
+def resume(session: Session, *, stream: Stream, name: Group, by: By = None) -> None:
+    """Go on after a pause."""
+    with session.open() as log:
+        log.resume(stream, name, by=by)
+    _done(session, stream, name, "resumed", {"paused": False})
+
+
+@command(group, "bind", example="penstock group bind orders fraud --types 'order.*' --types payment.failed")
+def bind(
+    session: Session,
+    *,
+    stream: Stream,
+    name: Group,
+    types: Types = None,
+    header: Headers = None,
+    everything: Annotated[bool, typer.Option("--everything", help="Every event of the stream.")] = False,
+    by: By = None,
+) -> None:
+    """Change which events the group wants, from now on; what came before keeps its truth."""
+    if everything == bool(types or header):
+        raise Usage("Name --types or --header, or say --everything.")
+    headers = parse_headers(header)
+    with session.open() as log:
+        offset = log.bind(stream, name, types=parse_types(types), headers=headers, by=by)
+    document = {"from_offset": offset, "types": parse_types(types), "headers": headers}
+    _done(session, stream, name, f"bound anew for events above offset {offset}", document)
+
+
+@command(group, "rewind", example="penstock group rewind orders fraud --to -1d --dry-run")
+def rewind(
+    session: Session,
+    *,
+    stream: Stream,
+    name: Group,
+    to: Annotated[str, typer.Option("--to", metavar=_POSITION, help="Deliver everything above this again.")],
+    state: Annotated[str, typer.Option("--state", metavar="keep|reset", help="What happens to keyed state.")] = "keep",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    by: By = None,
+) -> None:
+    """Deliver again everything above a position. Open leases end; other groups do not move."""
+    target = parse_position(to, "--to")
+    session.refuse_unasked(yes or dry_run)
+    with session.open() as log:
+
+        def question() -> str:
+            count = log.rewind(stream, name, to=target, state=state, dry_run=True).count
+            return f"Deliver {count:,} events to {name} on {stream} again, and {state} its keyed state?"
+
+        session.confirm(yes or dry_run, question)
+        moved = log.rewind(stream, name, to=target, state=state, dry_run=dry_run, by=by)
+    verb = "would be delivered again" if dry_run else "will be delivered again"
+    document = {"count": moved.count, "dry_run": dry_run, "state": state}
+    _done(session, stream, name, f"{moved.count:,} events {verb}", document)
+
+
+@command(group, "delete", example="penstock group delete orders fraud --yes")
+def delete(session: Session, *, stream: Stream, name: Group, yes: Yes = False, by: By = None) -> None:
+    """Forget a group and its deliveries, dead letters included. The events stay."""
+    session.refuse_unasked(yes)
+    with session.open() as log:
+        session.confirm(yes, lambda: f"Delete the group {name} on {stream}, with its dead letters and its state?")
+        log.delete_group(stream, name, by=by)
+    _done(session, stream, name, "deleted", {"deleted": True})
+
+
+def _done(session: Session, stream: str, name: str, what: str, document: dict[str, Any]) -> None:
+    session.answer({"stream": stream, "group": name, **document}, lambda: Text(f"{name} on {stream}: {what}"))
+
+
+def _document(one: StoredGroup) -> dict[str, Any]:
+    wants = one.spans[-1]
+    return {
+        "stream": one.stream,
+        "group": one.group_name,
+        "ordering": "key" if one.ordered else None,
+        "keyed": one.keyed,
+        "lanes": one.lanes,
+        "on_dead": one.on_dead,
+        "lease_seconds": one.lease_seconds,
+        "retry": one.retry,
+        "types": wants.types,
+        "headers": None if wants.headers is None else orjson.loads(wants.headers),
+        "start": one.floor,
+        "paused": one.paused,
+        "pause_reason": one.pause_reason,
+        "created_at": one.created_at,
+    }
+
+
+def _table(found: list[StoredGroup]) -> RenderableType:
+    if not found:
+        return Text("There are no groups; `penstock group create STREAM GROUP` makes one.")
+    rows = (
+        (
+            output.cell(one.stream),
+            output.cell(one.group_name),
+            output.cell(", ".join(one.spans[-1].types or ("everything",)), 40),
+            "key" if one.ordered else output.NONE,
+            str(one.lanes),
+            str(one.retry.max_attempts),
+            output.seconds(one.lease_seconds),
+            Text(f"paused: {output.plain(one.pause_reason or 'by hand')}", style="yellow")
+            if one.paused
+            else Text(output.NONE),
+        )
+        for one in found
+    )
+    return output.table(("stream", "group", "wants…", "order", ">lanes", ">attempts", ">lease", "paused…"), rows)

@@ -1,0 +1,39 @@
+"""`penstock init`: create or upgrade the schema, or print it for the DBA."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from penstock.cli.command import START, command, root
+from penstock.cli.session import Session
+
+
+@command(root, "init", panel=START, example="penstock init --url sqlite:///shop.db")
+def init(
+    session: Session,
+    *,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the PostgreSQL schema and touch nothing.")] = False,
+) -> None:
+    """Create or upgrade the schema. Running it again does nothing."""
+    if sql:
+        _print_sql(session)
+        return
+    ran = session.store(create=True).migrate()
+    done = f"applied {', '.join(ran)}" if ran else "the schema was up to date"
+    session.answer({"url": session.safe_url, "migrations": ran}, lambda: Text(f"{session.safe_url}: {done}"))
+
+
+def _print_sql(session: Session) -> None:
+    from penstock.stores.postgres.store import split_url  # first: it says which extra is missing
+    from penstock.stores.postgres.schema import script  # isort: skip
+
+    schema = split_url(session.url)[1] if session.url.startswith("postgres") else "penstock"
+    text = script(schema)
+    if session.as_json:
+        session.answer({"schema": schema, "sql": text}, Text)
+    else:
+        sys.stdout.write(text)

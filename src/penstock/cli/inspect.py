@@ -1,0 +1,177 @@
+"""Looking, which changes nothing: streams, events, one event in full, dead letters, stats."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.console import Group as Stacked
+from rich.text import Text
+
+from penstock.cli import output, records
+from penstock.cli.arguments import After, Error, Group, Limit, Since, Stream, Type, Until
+from penstock.cli.command import LOOK, command, root
+from penstock.cli.failures import Usage
+from penstock.cli.session import Session
+from penstock.cli.times import parse_offset, parse_optional
+from penstock.core.event import Event, check_name, parse_event_id
+from penstock.errors import UnknownEvent
+from penstock.log.log import Log
+from penstock.stores.inspect import DeliveryRecord
+
+_PAGE = 1_000
+_LONGEST_OFFSET = 19  # digits; anything longer is an id
+
+
+@command(root, "streams", panel=LOOK, example="penstock streams")
+def streams(session: Session) -> None:
+    """List the streams, with the number of their events and groups."""
+    with session.open() as log:
+        stats = log.stats()
+    found = [
+        {"stream": one.stream, "events": one.events, "groups": sum(g.stream == one.stream for g in stats.groups)}
+        for one in stats.streams
+    ]
+    rows = [(output.cell(one["stream"]), f"{one['events']:,}", str(one["groups"])) for one in found]
+    empty = Text("There are no streams yet; `penstock append` makes one.")
+    shown = output.table(("stream", ">events", ">groups"), rows) if rows else empty
+    session.answer({"streams": found}, lambda: shown)
+
+
+@command(root, "events", panel=LOOK, example="penstock events orders --group fraud --state DEAD --since -1h")
+def events(
+    session: Session,
+    *,
+    stream: Stream,
+    group: Annotated[
+        str | None, typer.Option("--group", help="As this group sees them: with state and errors.")
+    ] = None,
+    state: Annotated[str | None, typer.Option("--state", metavar="PENDING|CLAIMED|PUBLISHED|DEAD")] = None,
+    event_type: Type = None,
+    since: Since = None,
+    until: Until = None,
+    error: Error = None,
+    limit: Limit = 100,
+    after: After = 0,
+) -> None:
+    """List the events of a stream in offset order, or a group's deliveries of them."""
+    begin, end = parse_optional(since, "--since"), parse_optional(until, "--until")
+    if group is None and (state or error):
+        raise Usage("An event has a state and an error only in a group: name it with --group.")
+    with session.open() as log:
+        if group is None:
+            read = _read(log, check_name(stream, "stream"), event_type, since=begin, until=end, after=after)
+            plain = [event for _, event in zip(range(limit), read, strict=False)]
+            documents, shown = [output.event_document(one) for one in plain], records.event_table(plain)
+        else:
+            wanted = None if state is None else state.upper()
+            found = log.deliveries(
+                stream,
+                group,
+                state=wanted,
+                type=event_type,
+                since=begin,
+                until=end,
+                error=error,
+                after=after,
+                limit=limit,
+            )
+            documents, shown = [records.delivery_document(one) for one in found], records.delivery_table(found)
+    more = documents[-1]["offset"] if len(documents) == limit else None
+    document = {"stream": stream, "group": group, "events": documents, "next_after": more}
+    note = Text(f"There may be more: --after {more}", style="dim") if more else Text("")
+    session.answer(document, lambda: Stacked(shown, note) if more else shown)
+
+
+def _read(
+    log: Log, stream: str, event_type: str | None, *, since: datetime | None, until: datetime | None, after: int
+) -> Iterator[Event]:
+    if since is not None:
+        with log.store.transaction(write=False) as tx:
+            first = tx.one("group.offset_at", stream=stream, at=since)
+        if first is None or first.offset is None:
+            return
+        after = max(after, first.offset - 1)
+    while page := log.read(stream, after=after, limit=_PAGE):
+        for event in page:
+            created = event.created_at
+            in_time = (since is None or created >= since) and (until is None or created < until)
+            if in_time and event_type in (None, event.event_type):
+                yield event
+        if until is not None and all(event.created_at >= until for event in page):
+            return  # created_at follows the offset closely; a whole page behind the end is the end
+        after = page[-1].offset
+
+
+@command(root, "show", panel=LOOK, example="penstock show orders 42")
+def show(
+    session: Session,
+    *,
+    stream: Stream,
+    which: Annotated[str, typer.Argument(metavar="EVENT_ID|OFFSET", help="The event.", show_default=False)],
+) -> None:
+    """Show one event, its delivery in every group, and its attempt history."""
+    check_name(stream, "stream")
+    by_offset = which.isdecimal() and len(which) <= _LONGEST_OFFSET
+    offset = parse_offset(which, "offset") if by_offset else None
+    event_id = None if by_offset else parse_event_id(which)
+    with session.open() as log:
+        with log.store.transaction(write=False) as tx:
+            found = tx.one("inspect.event", stream=stream, event_id=event_id, offset=offset)
+        if found is None:
+            raise UnknownEvent(f"There is no event {which} in the stream {stream!r}.")
+        (row,) = log.store.read_events(stream, found.offset - 1, found.offset, 1)
+        event = Event(row, stream, None, log.store)
+        deliveries = list(_everywhere(log, event))
+        document = {
+            "event": output.event_document(event),
+            "deliveries": [records.progress_document(one) for one in deliveries],
+        }
+        session.answer(document, lambda: records.event_in_full(event, deliveries))
+
+
+def _everywhere(log: Log, event: Event) -> Iterator[DeliveryRecord]:
+    for group in log.groups(event.stream):
+        try:
+            yield log.delivery(event.stream, group.group_name, event.offset)
+        except UnknownEvent:
+            continue  # the group's binding does not cover it
+
+
+@command(root, "dead", panel=LOOK, example="penstock dead orders fraud")
+def dead(
+    session: Session,
+    *,
+    stream: Stream,
+    group: Group,
+    event_type: Type = None,
+    since: Since = None,
+    until: Until = None,
+    error: Error = None,
+    limit: Limit = 100,
+) -> None:
+    """List the dead letters of a group, the newest first."""
+    begin, end = parse_optional(since, "--since"), parse_optional(until, "--until")
+    newest: deque[DeliveryRecord] = deque(maxlen=limit)
+    after = 0
+    with session.open() as log:
+        while page := log.deliveries(
+            stream, group, state="DEAD", type=event_type, since=begin, until=end, error=error, after=after, limit=_PAGE
+        ):
+            newest.extend(page)
+            after = page[-1].offset
+    found = sorted(newest, key=lambda one: (one.dead_at or one.created_at, one.offset), reverse=True)
+    document = {"stream": stream, "group": group, "dead": [records.delivery_document(one) for one in found]}
+    session.answer(document, lambda: records.delivery_table(found))
+
+
+@command(root, "stats", panel=LOOK, example="penstock stats --json")
+def stats(session: Session) -> None:
+    """Counts per state, lag, age and rate of every group."""
+    with session.open() as log:
+        found = log.stats()
+    session.answer(asdict(found), lambda: records.stats_tables(found))

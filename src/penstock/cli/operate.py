@@ -1,0 +1,203 @@
+"""What operators do to single deliveries: redrive, replay, kill, reschedule, skip; and reap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from penstock.cli.arguments import By, DryRun, Error, Group, Ids, Since, Stream, Type, Until, Yes
+from penstock.cli.command import OPERATE, command, root
+from penstock.cli.failures import Usage
+from penstock.cli.session import Session
+from penstock.cli.times import TIME_HELP, parse_optional, parse_time
+from penstock.core.delivery import State
+from penstock.core.event import check_key, parse_event_id
+from penstock.errors import FilterNeeded, IllegalTransition, InFlight, MissingField
+from penstock.log.log import Log
+
+Everything = Annotated[bool, typer.Option("--all", help="All of them, without a filter.", show_default=False)]
+Reason = Annotated[str, typer.Option("--reason", help="Why; it becomes the delivery's error.")]
+At = Annotated[str, typer.Option("--at", metavar="TIME", help=f"When it becomes due: {TIME_HELP}.")]
+_PAGE = 1_000
+
+
+@command(root, "redrive", panel=OPERATE, example="penstock redrive orders fraud --error TimeoutError --dry-run")
+def redrive(
+    session: Session,
+    *,
+    stream: Stream,
+    group: Group,
+    ids: Ids = None,
+    error: Error = None,
+    event_type: Type = None,
+    since: Since = None,
+    until: Until = None,
+    everything: Everything = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    by: By = None,
+) -> None:
+    """Give dead letters another life: DEAD → PENDING, with a fresh budget of attempts."""
+    which = _filter(ids, event_type, since, until)
+    if error is not None:
+        which["error"] = error
+    _move(session, "redrive", stream, group, which, everything=everything, dry_run=dry_run, yes=yes, by=by)
+
+
+@command(root, "replay", panel=OPERATE, example="penstock replay orders fraud --since -1h --dry-run")
+def replay(
+    session: Session,
+    *,
+    stream: Stream,
+    group: Group,
+    ids: Ids = None,
+    event_type: Type = None,
+    since: Since = None,
+    until: Until = None,
+    everything: Everything = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    by: By = None,
+) -> None:
+    """Deliver again what was finished: PUBLISHED → PENDING."""
+    which = _filter(ids, event_type, since, until)
+    _move(session, "replay", stream, group, which, everything=everything, dry_run=dry_run, yes=yes, by=by)
+
+
+def _filter(ids: Sequence[str] | None, event_type: str | None, since: str | None, until: str | None) -> dict[str, Any]:
+    given = {
+        "event_ids": [parse_event_id(one) for one in ids] if ids else None,
+        "type": event_type,
+        "since": parse_optional(since, "--since"),
+        "until": parse_optional(until, "--until"),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _move(
+    session: Session,
+    verb: str,
+    stream: str,
+    group: str,
+    which: dict[str, Any],
+    *,
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    by: str | None,
+) -> None:
+    if not which and not everything:
+        raise FilterNeeded
+    if which and everything:
+        raise Usage("--all stands for every delivery: name it without a filter.")
+    session.refuse_unasked(yes or dry_run)
+    with session.open() as log:
+        act = log.redrive if verb == "redrive" else log.replay
+
+        def question() -> str:
+            count = act(stream, group, all=everything, dry_run=True, **which).count
+            return f"{verb.capitalize()} {count:,} deliveries of {group} on {stream}?"
+
+        session.confirm(yes or dry_run, question)
+        moved = act(stream, group, all=everything, dry_run=dry_run, by=by, **which)
+    _answer(session, stream, group, moved.count, f"PENDING by {verb}", dry_run=dry_run)
+
+
+@command(root, "kill", panel=OPERATE, example="penstock kill orders fraud --id 0198c0de-… --reason 'fraudster' --yes")
+def kill(
+    session: Session,
+    *,
+    stream: Stream,
+    group: Group,
+    ids: Ids = None,
+    reason: Reason = "killed",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    by: By = None,
+) -> None:
+    """Give up deliveries that wait: PENDING → DEAD. What is being worked on is refused."""
+    chosen = _chosen(ids)
+    session.refuse_unasked(yes or dry_run)
+    with session.open() as log:
+        session.confirm(yes or dry_run, lambda: f"Kill {len(chosen):,} deliveries of {group} on {stream}?")
+        if dry_run:
+            _require_pending(log, stream, group, chosen, State.DEAD)
+        count = len(chosen) if dry_run else log.kill(stream, group, event_ids=chosen, reason=reason, by=by).count
+    _answer(session, stream, group, count, "DEAD", dry_run=dry_run)
+
+
+@command(root, "reschedule", panel=OPERATE, example="penstock reschedule orders fraud --id 0198c0de-… --at +1h")
+def reschedule(
+    session: Session, *, stream: Stream, group: Group, at: At, ids: Ids = None, dry_run: DryRun = False, by: By = None
+) -> None:
+    """Move the time at which waiting deliveries become due."""
+    chosen, due = _chosen(ids), parse_time(at, "--at")
+    with session.open() as log:
+        if dry_run:
+            _require_pending(log, stream, group, chosen, State.PENDING)
+            count = len(chosen)
+        else:
+            count = log.reschedule(stream, group, event_ids=chosen, available_at=due, by=by).count
+    _answer(session, stream, group, count, f"due at {due.isoformat()}", dry_run=dry_run, available_at=due)
+
+
+@command(root, "skip", panel=OPERATE, example="penstock skip orders ledger customer-42 --yes")
+def skip(
+    session: Session,
+    *,
+    stream: Stream,
+    group: Group,
+    key: Annotated[str, typer.Argument(help="The ordering key.", show_default=False)],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    by: By = None,
+) -> None:
+    """Let a key go on that halted at a dead letter. The dead letter stays DEAD."""
+    check_key(key, "key")
+    session.refuse_unasked(yes or dry_run)
+    with session.open() as log:
+        session.confirm(yes or dry_run, lambda: f"Let {key} of {group} on {stream} go on past its dead letters?")
+        count = _halting(log, stream, group, key) if dry_run else log.skip(stream, group, key, by=by).count
+    _answer(session, stream, group, count, f"passed by {key}", dry_run=dry_run, key=key)
+
+
+@command(root, "reap", panel=OPERATE, example="penstock reap")
+def reap(session: Session) -> None:
+    """Take back what expired: leases whose holder is gone. Claims do this by themselves."""
+    with session.open() as log:
+        ended = log.reap()
+    session.answer({"ended": ended}, lambda: Text(f"{ended:,} expired leases ended"))
+
+
+def _chosen(ids: Sequence[str] | None) -> list[Any]:
+    if not ids:
+        raise MissingField("Name the deliveries with --id.")
+    return list(dict.fromkeys(parse_event_id(one) for one in ids))
+
+
+def _require_pending(log: Log, stream: str, group: str, ids: Sequence[Any], after: State) -> None:
+    """What the real thing would refuse."""
+    for one in ids:
+        found = log.delivery(stream, group, one)
+        if found.state is State.CLAIMED:
+            raise InFlight(f"{one} is CLAIMED by {found.claimed_by}; nothing was changed.")
+        if found.state is not State.PENDING:
+            raise IllegalTransition(f"{one} is {found.state}: {found.state} → {after} is not a transition.")
+
+
+def _halting(log: Log, stream: str, group: str, key: str) -> int:
+    """Dead letters of a key that nobody has skipped yet."""
+    count = after = 0
+    while page := log.deliveries(stream, group, state=State.DEAD, after=after, limit=_PAGE):
+        count += sum(one.ordering_key == key and one.reason != "skipped" for one in page)
+        after = page[-1].offset
+    return count
+
+
+def _answer(session: Session, stream: str, group: str, count: int, what: str, *, dry_run: bool, **more: Any) -> None:
+    document = {"stream": stream, "group": group, "count": count, "dry_run": dry_run, **more}
+    would = "would be" if dry_run else "are now"
+    session.answer(document, lambda: Text(f"{group} on {stream}: {count:,} deliveries {would} {what}"))

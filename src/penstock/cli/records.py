@@ -1,0 +1,137 @@
+"""How events, deliveries and stats look: as documents and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group as Stacked
+from rich.console import RenderableType
+from rich.text import Text
+
+from penstock.cli import output
+from penstock.core.event import Event
+from penstock.stores.inspect import DeliveryRecord
+from penstock.stores.stats import Stats
+
+_NOTHING = Text("Nothing matches.")
+
+
+def progress_document(one: DeliveryRecord) -> dict[str, Any]:
+    """What the delivery adds to its event."""
+    names = (
+        "group state attempts failures available_at claimed_at claimed_by last_error error_code reason published_at "
+        "dead_at updated_at history"
+    )
+    return {name: getattr(one, name) for name in names.split()}
+
+
+def delivery_document(one: DeliveryRecord) -> dict[str, Any]:
+    progress = progress_document(one)
+    del progress["history"]
+    return {**output.event_document(one), **progress}
+
+
+def event_table(found: Sequence[Event]) -> RenderableType:
+    rows = (
+        (
+            str(one.offset),
+            output.cell(one.event_type, 40),
+            output.cell(one.ordering_key, 30),
+            output.age(one.created_at),
+            str(one.event_id),
+            output.payload_text(one),
+        )
+        for one in found
+    )
+    return output.table((">offset", "type", "key", "created", "event id", "payload…"), rows) if found else _NOTHING
+
+
+def delivery_table(found: Sequence[DeliveryRecord]) -> RenderableType:
+    rows = (
+        (
+            str(one.offset),
+            output.cell(one.event_type, 40),
+            output.cell(one.ordering_key, 30),
+            output.state_text(one.state),
+            f"{one.attempts}/{one.failures}",
+            _since_when(one),
+            str(one.event_id),
+            output.cell(one.last_error or one.reason or "", 80),
+        )
+        for one in found
+    )
+    columns = (">offset", "type", "key", "state", ">tries/failed", "when", "event id", "error…")
+    return output.table(columns, rows) if found else _NOTHING
+
+
+def _since_when(one: DeliveryRecord) -> str:
+    return output.age(one.dead_at or one.published_at or one.claimed_at or one.available_at or one.created_at)
+
+
+def event_in_full(event: Event, deliveries: Sequence[DeliveryRecord]) -> RenderableType:
+    facts: list[tuple[str, RenderableType]] = [
+        ("event", Text(f"{event.stream}@{event.offset} {event.event_id}", style="bold")),
+        ("type", output.cell(event.event_type, 128)),
+        ("created", output.moment_text(event.created_at)),
+        ("ordering key", output.cell(event.ordering_key, 512)),
+        ("partition key", output.cell(event.partition_key, 512)),
+        ("not before", output.moment_text(event.available_at)),
+        ("headers", output.cell(event.headers or None, 2000)),
+        ("metadata", output.cell(event.metadata or None, 2000)),
+        (
+            f"payload ({len(event.payload):,} bytes, {output.plain(event.content_type)})",
+            output.payload_text(event, 2000),
+        ),
+    ]
+    history = [
+        (
+            output.cell(one.group),
+            str(attempt.attempt),
+            attempt.outcome,
+            output.age(attempt.ended_at or attempt.claimed_at),
+            output.cell(attempt.claimed_by, 30),
+            output.cell(attempt.error or "", 80),
+        )
+        for one in deliveries
+        for attempt in one.history
+    ]
+    parts: list[RenderableType] = [output.pairs(facts)]
+    if deliveries:
+        rows = [
+            (
+                output.cell(one.group),
+                output.state_text(one.state),
+                f"{one.attempts}/{one.failures}",
+                _since_when(one),
+                output.cell(one.last_error or one.reason or "", 80),
+            )
+            for one in deliveries
+        ]
+        parts.append(output.table(("group", "state", ">tries/failed", "when", "error…"), rows, title="Deliveries"))
+    if history:
+        columns = ("group", ">attempt", "outcome", "when", "by", "error…")
+        parts.append(output.table(columns, history, title="Attempts"))
+    return Stacked(*parts)
+
+
+def stats_tables(found: Stats) -> RenderableType:
+    """Stats to look at."""
+    counts = " · ".join(f"{output.plain(one.stream)} {one.events:,}" for one in found.streams) or "no events yet"
+    rows = (
+        (
+            output.cell(one.stream),
+            output.cell(one.group),
+            Text(f"{one.pending:,}", style="yellow" if one.pending else "dim"),
+            Text(f"{one.claimed:,}", style="cyan" if one.claimed else "dim"),
+            Text(f"{one.published:,}", style="green" if one.published else "dim"),
+            Text(f"{one.dead:,}", style="bold red" if one.dead else "dim"),
+            f"{'' if one.lag_is_exact else '≥'}{one.lag:,}",
+            output.seconds(one.oldest_seconds),
+            f"{one.published_per_second:,.1f}/s",
+            Text("paused", style="yellow") if one.paused else Text(""),
+        )
+        for one in found.groups
+    )
+    columns = ("stream", "group", ">pending", ">claimed", ">published", ">dead", ">lag", ">oldest", ">rate", "")
+    return Stacked(Text(f"events: {counts} · horizon {found.horizon:,}"), output.table(columns, rows))

@@ -18,7 +18,9 @@ ORDER = {"id": 123456, "customer": "c-4242", "amount": 12.5, "currency": "EUR", 
 
 def orders(count: int) -> list[dict[str, object]]:
     """Events with a 200-byte JSON payload."""
-    return [{"payload": {**ORDER, "id": n}, "type": "order.created", "ordering_key": f"c-{n % 1000}"} for n in range(count)]
+    return [
+        {"payload": {**ORDER, "id": n}, "type": "order.created", "ordering_key": f"c-{n % 1000}"} for n in range(count)
+    ]
 
 
 def run(server: PostgresServer) -> list[Figure]:
@@ -51,7 +53,7 @@ def single(log: penstock.Log, connection: psycopg.Connection) -> Figure:
     ready = encode_payload(payload, None)[0]
     insert = (
         "insert into penstock.events (stream, event_id, event_type, payload, ordering_key, bucket) "
-        "values (%s, %s, %s, %s, %s, %s) returning \"offset\""
+        'values (%s, %s, %s, %s, %s, %s) returning "offset"'
     )
     count = 1_000
 
@@ -68,4 +70,6 @@ def single(log: penstock.Log, connection: psycopg.Connection) -> Figure:
 
     plain_seconds, our_seconds = in_turn(plain, ours, times=5)
     detail = f"{our_seconds / count * 1e6:.0f} µs against {plain_seconds / count * 1e6:.0f} µs, commit included"
-    return Figure("one append in the caller's transaction vs a plain INSERT", plain_seconds / our_seconds, 0.8, detail=detail)
+    return Figure(
+        "one append in the caller's transaction vs a plain INSERT", plain_seconds / our_seconds, 0.8, detail=detail
+    )

@@ -83,7 +83,10 @@ def dead_tuples(log: penstock.Log, connection: psycopg.Connection) -> list[Figur
     names = ("events", "deliveries", "groups")
 
     def dead() -> int:
-        rows = [connection.execute(f"select dead_tuple_count from pgstattuple('penstock.{name}')").fetchone() for name in names]
+        rows = [
+            connection.execute(f"select dead_tuple_count from pgstattuple('penstock.{name}')").fetchone()
+            for name in names
+        ]
         return sum(row[0] for row in rows if row)
 
     before = dead()
@@ -122,5 +125,9 @@ def held_snapshot(server: PostgresServer) -> Figure:
     before, after = statistics.median(fresh), statistics.median(late)
     detail = f"{after * 1e3:.2f} ms against {before * 1e3:.2f} ms"
     return Figure(
-        "claim time after 100,000 claims under a held snapshot vs fresh", after / before, 1.3, at_least=False, detail=detail
+        "claim time after 100,000 claims under a held snapshot vs fresh",
+        after / before,
+        1.3,
+        at_least=False,
+        detail=detail,
     )

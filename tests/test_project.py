@@ -17,9 +17,7 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "docs").mkdir()
     (tmp_path / "tests").mkdir()
     rows = "| id | what | tests |\n|----|----|----|\n| K01 | append | a |\n| S02 | spark | b |\n"
-    (tmp_path / "docs/roadmap.md").write_text(
-        f"# Roadmap\n\n## Finished ids\n\n{rows}\n## Next\n\n| K03 | later | |\n"
-    )
+    (tmp_path / "docs/roadmap.md").write_text(f"# Roadmap\n\n## Finished ids\n\n{rows}\n## Next\n\n| K03 | later | |\n")
     return tmp_path
 
 
@@ -35,8 +33,7 @@ def check_acceptance(project: Path) -> tuple[int, str]:
 
 def test_ids_on_functions_classes_and_modules_count(project: Path) -> None:
     (project / "tests/test_a.py").write_text(
-        "import pytest\npytestmark = [pytest.mark.shows('S02')]\n"
-        "@pytest.mark.shows('K01', 'K09')\ndef test_a(): ...\n"
+        "import pytest\npytestmark = [pytest.mark.shows('S02')]\n@pytest.mark.shows('K01', 'K09')\ndef test_a(): ...\n"
     )
     assert check_acceptance(project) == (0, "2 finished ids, all shown by tests\n")
 
@@ -62,9 +59,7 @@ def test_a_roadmap_without_the_section_fails(project: Path) -> None:
 
 def test_only_listed_prefixes_may_be_skipped(tmp_path: Path) -> None:
     listed = tmp_path / "skips.txt"
-    listed.write_text(
-        "# a comment\n\ntests/test_a.py::  # needs a broker\ntests/test_b.py::test_x[1]  # slow # here\n"
-    )
+    listed.write_text("# a comment\n\ntests/test_a.py::  # needs a broker\ntests/test_b.py::test_x[1]  # slow # here\n")
     allowed = skips.read_allowed(listed)
     assert allowed == {"tests/test_a.py::": "needs a broker", "tests/test_b.py::test_x[1]": "slow # here"}
     skipped = ["tests/test_a.py::test_1", "tests/test_b.py::test_x[1]", "tests/test_b.py::test_x[2]"]
@@ -103,9 +98,7 @@ def test_an_unlisted_skip_fails_a_strict_run(
     (tests / "test_skipping.py").write_text(f"import pytest\n{body}\n")
     (tests / "test_passing.py").write_text("def test_passing(): ...\n")
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
-    environment = {
-        name: value for name, value in os.environ.items() if name not in ("CI", "PENSTOCK_STRICT_SKIPS")
-    }
+    environment = {name: value for name, value in os.environ.items() if name not in ("CI", "PENSTOCK_STRICT_SKIPS")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
         cwd=tmp_path,

@@ -99,7 +99,9 @@ class UnknownGroup(PenstockError):
     """There is no such group on this stream."""
 
     code = "unknown_group"
-    hint = "Create it with log.create_group(...) or `penstock group create`, or check the spelling with `penstock groups`."
+    hint = (
+        "Create it with log.create_group(...) or `penstock group create`, or check the spelling with `penstock groups`."
+    )
 
 
 class UnknownEvent(PenstockError):
@@ -127,9 +129,7 @@ class LeaseLost(PenstockError):
     """The lease has expired, has ended or belongs to someone else; nothing was changed."""
 
     code = "lease_lost"
-    hint = (
-        "Drop this work: the new holder decides. If leases expire under you, raise lease_seconds or extend()."
-    )
+    hint = "Drop this work: the new holder decides. If leases expire under you, raise lease_seconds or extend()."
 
 
 class SettleMismatch(PenstockError):
@@ -259,9 +259,7 @@ class OutboxNeedsTransaction(PenstockError):
     """The connection is in autocommit mode, so the event could not be part of your transaction; nothing was written."""
 
     code = "outbox_needs_transaction"
-    hint = (
-        "Begin a transaction first (psycopg: autocommit=False; sqlite3: BEGIN; Django: transaction.atomic())."
-    )
+    hint = "Begin a transaction first (psycopg: autocommit=False; sqlite3: BEGIN; Django: transaction.atomic())."
 
 
 class UnknownConnection(InvalidInput):

@@ -67,3 +67,17 @@ def clock() -> VirtualClock:
 def clocked(make_log: MakeLog, clock: VirtualClock) -> penstock.Log:
     """The test's log on a virtual clock."""
     return make_log(clock=clock)
+
+
+@pytest.fixture
+def postgres_log_url(postgres: PostgresServer, template: str) -> Iterator[str]:
+    """A fresh log on PostgreSQL, for what only PostgreSQL has."""
+    url = postgres.create_database(template=template)
+    yield url
+    postgres.drop_database(url.rpartition("/")[2])
+
+
+@pytest.fixture
+def postgres_log(postgres_log_url: str) -> Iterator[penstock.Log]:
+    with penstock.open(postgres_log_url) as log:
+        yield log

@@ -52,9 +52,7 @@ class Rules(RuleBasedStateMachine):
     def append(self, key: str | None, delay: int | None, count: int) -> None:
         for _ in range(count):
             available = None if delay is None else self.model.now + timedelta(seconds=delay)
-            self.model.events.append(
-                ModelEvent(len(self.model.events) + 1, key, "t", available, self.model.now)
-            )
+            self.model.events.append(ModelEvent(len(self.model.events) + 1, key, "t", available, self.model.now))
 
     @rule(limit=st.sampled_from([0, 1, 2, 5, 100]), worker=st.sampled_from(["w1", "w2"]))
     def claim(self, limit: int, worker: str) -> None:
@@ -185,8 +183,7 @@ class Rules(RuleBasedStateMachine):
                 offset in model.rows,
                 any(lease.is_range and offset in lease.members for lease in model.open_leases())
                 and offset not in model.rows,
-                any(p.lane == lane and p.low < offset <= p.high for p in model.returned)
-                and offset not in model.rows,
+                any(p.lane == lane and p.low < offset <= p.high for p in model.returned) and offset not in model.rows,
                 offset in model.done and offset not in model.rows,
                 offset > model.cursor(lane) and offset not in model.rows,
             ]
@@ -221,6 +218,10 @@ class Rules(RuleBasedStateMachine):
 
 
 Rules.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, phases=[Phase.generate, Phase.reuse], report_multiple_bugs=False
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,
+    phases=[Phase.generate, Phase.reuse],
+    report_multiple_bugs=False,
 )
 TestRules = pytest.mark.shows("X01")(Rules.TestCase)

@@ -42,9 +42,7 @@ def newest() -> Binaries:
     """The one used by default: $PENSTOCK_TEST_PG_BIN, else the wheel's newest, else the system's."""
     servers = available_servers()
     if not servers:
-        raise FileNotFoundError(
-            "no PostgreSQL server found: ./run setup installs one, PENSTOCK_TEST_PG_BIN names one"
-        )
+        raise FileNotFoundError("no PostgreSQL server found: ./run setup installs one, PENSTOCK_TEST_PG_BIN names one")
     wheel = [binaries for binaries in servers if binaries.directory in _from_wheel()]
     return (wheel or servers)[-1]
 

@@ -240,9 +240,7 @@ class PostgresServer:
 
     def _surroundings(self) -> dict[str, Any]:
         # No PG* variables of the caller, and a working directory that the server's user may enter.
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))
-        }
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
         return {"cwd": self._home(), "env": {**kept, "LC_ALL": "C"}, **unprivileged.identity()}
 
 

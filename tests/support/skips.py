@@ -7,9 +7,7 @@ from pathlib import Path
 
 def strict(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether an unexpected skip fails the run."""
-    return any(
-        environment.get(name, "") not in ("", "0", "false") for name in ("CI", "PENSTOCK_STRICT_SKIPS")
-    )
+    return any(environment.get(name, "") not in ("", "0", "false") for name in ("CI", "PENSTOCK_STRICT_SKIPS"))
 
 
 def read_allowed(path: Path) -> dict[str, str]:

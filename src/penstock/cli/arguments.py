@@ -13,8 +13,8 @@ from penstock.errors import InvalidInput
 MOST = 100_000  # rows in one answer
 LARGEST = 2**63 - 1
 
-Stream = Annotated[str, typer.Argument(help="The stream.", show_default=False)]
-Group = Annotated[str, typer.Argument(help="The group.", show_default=False)]
+Stream = Annotated[str, typer.Argument(metavar="STREAM", help="The stream.", show_default=False)]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
 Ids = Annotated[list[str] | None, typer.Option("--id", help="An event id; repeat it for more.", show_default=False)]
 Type = Annotated[str | None, typer.Option("--type", help="Only events of this type.")]
 Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help=f"Created at or after: {TIME_HELP}.")]

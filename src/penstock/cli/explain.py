@@ -24,7 +24,9 @@ from penstock.errors import PenstockError, all_errors
 def explain(
     session: Session,
     *,
-    code: Annotated[str | None, typer.Argument(help="The code of an error.", show_default=False)] = None,
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="The code of an error.", show_default=False)
+    ] = None,
 ) -> None:
     """Explain an error by its code, or list all codes."""
     known = all_errors()

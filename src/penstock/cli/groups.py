@@ -20,7 +20,8 @@ from penstock.core.event import check_name
 from penstock.core.retry import Retry
 from penstock.stores.groups import Group as StoredGroup
 
-_POSITION = "beginning|end|OFFSET|TIME"
+_POSITION = "POSITION"
+_POSITION_HELP = "beginning, end, an offset, or a time (-1h, 2026-07-01T12:00Z)"
 _DEFAULT = Retry()
 
 
@@ -28,7 +29,9 @@ _DEFAULT = Retry()
 def groups(
     session: Session,
     *,
-    stream: Annotated[str | None, typer.Argument(help="Only the groups of this stream.", show_default=False)] = None,
+    stream: Annotated[
+        str | None, typer.Argument(metavar="STREAM", help="Only the groups of this stream.", show_default=False)
+    ] = None,
 ) -> None:
     """List the groups of a stream, or all of them, with their policy."""
     with session.open() as log:
@@ -42,7 +45,9 @@ def create(
     *,
     stream: Stream,
     name: Group,
-    start: Annotated[str, typer.Option("--start", metavar=_POSITION, help="The first event it gets.")] = "beginning",
+    start: Annotated[
+        str, typer.Option("--start", metavar=_POSITION, help=f"Where it starts: {_POSITION_HELP}.")
+    ] = "beginning",
     types: Types = None,
     header: Headers = None,
     ordering: Annotated[str | None, typer.Option("--ordering", metavar="key", help="Keep the order of a key.")] = None,
@@ -138,7 +143,9 @@ def rewind(
     *,
     stream: Stream,
     name: Group,
-    to: Annotated[str, typer.Option("--to", metavar=_POSITION, help="Deliver everything above this again.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar=_POSITION, help=f"Deliver again what lies above: {_POSITION_HELP}.")
+    ],
     state: Annotated[str, typer.Option("--state", metavar="keep|reset", help="What happens to keyed state.")] = "keep",
     dry_run: DryRun = False,
     yes: Yes = False,

@@ -150,7 +150,7 @@ def skip(
     *,
     stream: Stream,
     group: Group,
-    key: Annotated[str, typer.Argument(help="The ordering key.", show_default=False)],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The ordering key.", show_default=False)],
     dry_run: DryRun = False,
     yes: Yes = False,
     by: By = None,

@@ -27,12 +27,14 @@ def progress_document(one: DeliveryRecord) -> dict[str, Any]:
 
 
 def delivery_document(one: DeliveryRecord) -> dict[str, Any]:
+    """The event's fields and the delivery's, in one."""
     progress = progress_document(one)
     del progress["history"]
     return {**output.event_document(one), **progress}
 
 
 def event_table(found: Sequence[Event]) -> RenderableType:
+    """Events as no group has seen them."""
     rows = (
         (
             str(one.offset),
@@ -48,6 +50,7 @@ def event_table(found: Sequence[Event]) -> RenderableType:
 
 
 def delivery_table(found: Sequence[DeliveryRecord]) -> RenderableType:
+    """Deliveries of one group."""
     rows = (
         (
             str(one.offset),
@@ -70,6 +73,7 @@ def _since_when(one: DeliveryRecord) -> str:
 
 
 def event_in_full(event: Event, deliveries: Sequence[DeliveryRecord]) -> RenderableType:
+    """One event, what every group made of it, and every attempt."""
     facts: list[tuple[str, RenderableType]] = [
         ("event", Text(f"{event.stream}@{event.offset} {event.event_id}", style="bold")),
         ("type", output.cell(event.event_type, 128)),

@@ -131,9 +131,7 @@ def cut(members: Sequence[int], low: int, high: int, pieces: int = SUSPECT_PIECE
     return parts
 
 
-def split_released(
-    members: Sequence[int], released: Set[int], low: int, high: int
-) -> tuple[int, frozenset[int]]:
+def split_released(members: Sequence[int], released: Set[int], low: int, high: int) -> tuple[int, frozenset[int]]:
     """Where the finished part of a range ends, and which members are given back one by one.
 
     The released end of a lease goes back as one range; anything released before it goes back as rows.

@@ -109,9 +109,7 @@ def transition(delivery: Delivery, command: Command, now: datetime) -> Delivery:
             )
         case Release(reason, available_at):
             _require_claimed(delivery, State.PENDING)
-            return replace(
-                _unclaimed(delivery), state=State.PENDING, reason=reason, available_at=available_at or now
-            )
+            return replace(_unclaimed(delivery), state=State.PENDING, reason=reason, available_at=available_at or now)
         case Bury(error, code):
             require(delivery.state, State.DEAD)
             return replace(

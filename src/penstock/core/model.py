@@ -193,9 +193,7 @@ class GroupModel:
                 return lease
         return None
 
-    def _claim_range(
-        self, lane: int, piece: ModelReturned | None, limit: int, claimed_by: str
-    ) -> ModelLease | None:
+    def _claim_range(self, lane: int, piece: ModelReturned | None, limit: int, claimed_by: str) -> ModelLease | None:
         low = piece.low if piece else self.cursor(lane)
         end = piece.high if piece else (self.events[-1].offset if self.events else 0)
         attempts, replay = (piece.attempts, piece.replay) if piece else (0, 0)
@@ -232,9 +230,7 @@ class GroupModel:
         if piece:
             self.returned.remove(piece)
             if high < piece.high:
-                self.returned.append(
-                    ModelReturned(lane, high, piece.high, piece.attempts, piece.due, piece.replay)
-                )
+                self.returned.append(ModelReturned(lane, high, piece.high, piece.attempts, piece.due, piece.replay))
         if not members and not stepped_over and not piece:
             return None
         if not piece:
@@ -251,9 +247,7 @@ class GroupModel:
             return Reason.BLOCKED
         return None
 
-    def _claim_rows(
-        self, lane: int, ceiling: int | None, limit: int, claimed_by: str
-    ) -> ModelLease | None:
+    def _claim_rows(self, lane: int, ceiling: int | None, limit: int, claimed_by: str) -> ModelLease | None:
         mine = {
             offset: row
             for offset, row in sorted(self.rows.items())
@@ -419,9 +413,7 @@ class GroupModel:
     ) -> None:
         row = self.rows.get(offset)
         if row is None:
-            row = self.rows[offset] = ModelRow(
-                State.CLAIMED, lease.attempts, 0, self.now, None, lease.replay, lease.id
-            )
+            row = self.rows[offset] = ModelRow(State.CLAIMED, lease.attempts, 0, self.now, None, lease.replay, lease.id)
         row.state, row.lease, row.claimed_by = state, None, None
         row.failures += failures
         row.available_at, row.reason = available_at, reason
@@ -453,9 +445,7 @@ class GroupModel:
                 self._fail(lease, lease.members[0], burying=False)
             elif lease.is_range:
                 for low, high, _ in cut(lease.members, lease.low, lease.high):
-                    self.returned.append(
-                        ModelReturned(lease.lane, low, high, lease.attempts, self.now, lease.replay)
-                    )
+                    self.returned.append(ModelReturned(lease.lane, low, high, lease.attempts, self.now, lease.replay))
             else:
                 for offset in lease.members:
                     self._put(lease, offset, State.PENDING, 0, self.now, SUSPECT)

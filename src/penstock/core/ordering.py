@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 
-def held_back(
-    members: Iterable[tuple[int, str | None]], stopped: Mapping[int, bool] | Iterable[int]
-) -> list[int]:
+def held_back(members: Iterable[tuple[int, str | None]], stopped: Mapping[int, bool] | Iterable[int]) -> list[int]:
     """Offsets of members that must be given back because an earlier member of their key stopped.
 
     `members` are (offset, key) in offset order; `stopped` are the offsets that failed, were released or halt their

@@ -262,9 +262,7 @@ class _Attempt:
             )
         return _Range(binding, low, row.high, row.members, row.holes, row.scanned, new_rows)
 
-    def _lease_range(
-        self, lane: Lane, found: _Range, *, attempts: int, replay: int, fresh: bool
-    ) -> LeaseRow | Passed:
+    def _lease_range(self, lane: Lane, found: _Range, *, attempts: int, replay: int, fresh: bool) -> LeaseRow | Passed:
         total = lane.total + found.members + len(found.holes) if fresh else None
         lease = self._open(
             lane,

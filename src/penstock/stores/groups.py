@@ -109,9 +109,7 @@ def _group(tx: Transaction, row: Row) -> Group:
         if high > low:
             types = None if binding.types is None else tuple(binding.types)
             spans.append(Span(binding.id, low, high, types, binding.type_regex, binding.headers))
-    retry = Retry(
-        row.max_attempts, row.base_seconds, row.factor, row.cap_seconds, row.jitter, row.max_age_seconds
-    )
+    retry = Retry(row.max_attempts, row.base_seconds, row.factor, row.cap_seconds, row.jitter, row.max_age_seconds)
     return Group(
         row.group_id,
         row.stream,
@@ -187,9 +185,7 @@ def create(
         now=tx.now(),
     )
     if row is None:  # somebody else made it in the meantime
-        return _same(
-            get(tx, stream, group_name), retry, lease_seconds, ordering, keyed, lanes, on_dead, types, headers
-        )
+        return _same(get(tx, stream, group_name), retry, lease_seconds, ordering, keyed, lanes, on_dead, types, headers)
     add_binding(tx, row.group_id, begin, types, headers)
     return get(tx, stream, group_name)
 
@@ -328,9 +324,7 @@ def delete(tx: Transaction, stream: str, group_name: str, by: str) -> None:
     audit(tx, by, "delete_group", group, None, {})
 
 
-def audit(
-    tx: Transaction, by: str, action: str, group: Group, count: int | None, detail: Mapping[str, Any]
-) -> None:
+def audit(tx: Transaction, by: str, action: str, group: Group, count: int | None, detail: Mapping[str, Any]) -> None:
     """One row for every action of an operator."""
     tx.run(
         "audit.add",

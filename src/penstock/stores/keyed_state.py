@@ -65,9 +65,7 @@ def write(
     return {(entry["key"], entry["name"]): entry["expected"] + 1 for entry in compared}
 
 
-def _entry(
-    key: Any, name: Any, value: Any, versions: Mapping[tuple[str, str], int], now: datetime
-) -> dict[str, Any]:
+def _entry(key: Any, name: Any, value: Any, versions: Mapping[tuple[str, str], int], now: datetime) -> dict[str, Any]:
     if key is None or key == "":
         raise StateNeedsKey
     check_key(key, "state key")

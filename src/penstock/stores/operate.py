@@ -105,11 +105,12 @@ def skip(tx: Transaction, stream: str, group_name: str, key: str, by: str) -> in
     return skipped
 
 
-def _pending_rows(
-    tx: Transaction, group: Group, ids: Sequence[uuid.UUID], after: State, now: datetime
-) -> list[int]:
+def _pending_rows(tx: Transaction, group: Group, ids: Sequence[uuid.UUID], after: State, now: datetime) -> list[int]:
     """Offsets of PENDING deliveries, each with a row of its own from now on."""
-    found = {row.event_id: row for row in tx.rows("operate.find", group_id=group.group_id, stream=group.stream, ids=list(ids))}
+    found = {
+        row.event_id: row
+        for row in tx.rows("operate.find", group_id=group.group_id, stream=group.stream, ids=list(ids))
+    }
     for one in ids:
         _require_pending(found.get(one), one, group, after)
     missing = [row.offset for row in found.values() if not row.has_row]

@@ -41,7 +41,15 @@ def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
             add_returned(tx, lease, low, high, count, now, Reason.SUSPECT, message)
     else:
         suspects = [
-            Given(offset, State.PENDING, now, reason=Reason.SUSPECT, error=message, code="lease_expired", outcome="expired")
+            Given(
+                offset,
+                State.PENDING,
+                now,
+                reason=Reason.SUSPECT,
+                error=message,
+                code="lease_expired",
+                outcome="expired",
+            )
             for offset in lease.offsets
         ]
         write_rows(tx, lease, group, suspects, now)

@@ -14,7 +14,14 @@ from penstock.stores.groups import Group
 
 
 def rewind(
-    tx: Transaction, stream: str, group_name: str, to: str | int | datetime, *, reset_state: bool, dry_run: bool, by: str
+    tx: Transaction,
+    stream: str,
+    group_name: str,
+    to: str | int | datetime,
+    *,
+    reset_state: bool,
+    dry_run: bool,
+    by: str,
 ) -> int:
     """Ends all open leases and returns how many deliveries are to come again."""
     group = groups.locked(tx, stream, group_name)
@@ -67,9 +74,7 @@ def _end_leases(tx: Transaction, group: Group, now: datetime) -> None:
         tx.run("lease.end", id=lease.id, outcome=Outcome.REWOUND, upto=lease.low, digest=None, answer=None, now=now)
 
 
-def _pieces(
-    tx: Transaction, group: Group, lane: int, target: int, cursor: int
-) -> list[tuple[int, int, int, int, int]]:
+def _pieces(tx: Transaction, group: Group, lane: int, target: int, cursor: int) -> list[tuple[int, int, int, int, int]]:
     """(target, cursor] of a lane, cut where one binding follows another."""
     pieces = []
     for span in group.spans:
@@ -114,7 +119,5 @@ def prune(tx: Transaction, stream: str, upto: int, by: str) -> int:
             upto = min(upto, needed.offset)
     row = tx.one("prune.remove", stream=stream, upto=upto)
     removed = 0 if row is None else int(row.removed)
-    tx.run(
-        "audit.add", by=by, action="prune", stream=stream, group_name=None, count=removed, detail="{}", now=tx.now()
-    )
+    tx.run("audit.add", by=by, action="prune", stream=stream, group_name=None, count=removed, detail="{}", now=tx.now())
     return removed

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -178,9 +178,11 @@ def settle(
     group = groups.get(tx, lease.stream, lease.group_name)
     work = _Settling(tx, lease, group, now, jitter, said)
     work.check_members()
-    effects = _Applied()
-    culprits = effects.apply(tx, group, said, now, emit, careful)
-    work.blame(culprits)
+    # Who is given back is settled first: an event that does not succeed leaves no effect, whatever it asked for.
+    effects = _Applied(tx, group, now, emit, {offset: row.ordering_key for offset, row in work.known.items()})
+    effects.apply(said, without=work.unsuccessful(), careful=careful)
+    work.failed.update(effects.culprits)
+    work.released.update(effects.dependents)
     answer = work.write()
     if effects.emitted:
         tx.append(effects.emitted, unique=False)
@@ -223,80 +225,71 @@ def _plain(said: Settlement) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Applied:
-    """The effects of a settlement as they are applied."""
+    """The effects of a settlement as they are applied: state first, then the user's SQL, in offset order; events to
+    emit are only collected, because they go last."""
 
+    tx: Transaction
+    group: Group
+    now: datetime
+    emit: Callable[[Any], NewEvent]
+    keys: Mapping[int, str | None]
     emitted: list[NewEvent] = field(default_factory=list)
+    culprits: dict[int, Failure] = field(default_factory=dict)
+    dependents: set[int] = field(default_factory=set)
 
-    def apply(
-        self,
-        tx: Transaction,
-        group: Group,
-        said: Settlement,
-        now: datetime,
-        emit: Callable[[Any], NewEvent],
-        careful: bool,
-    ) -> dict[int, Failure]:
-        """State first, then the user's SQL, in offset order; events to emit are only collected. Returns culprits."""
-        unsuccessful = {*said.failed, *said.dead, *said.released}
-        events = {
-            offset: effects
-            for offset, effects in sorted(said.event_effects.items())
-            if offset not in unsuccessful and (said.upto is None or offset <= said.upto)
-        }
-        if not careful:
-            self._one(tx, group, said.effects, said, now, emit)
-            self._flush(tx, group, events, said, now, emit)
-            return {}
-        culprits: dict[int, Failure] = {}
-        self._one(tx, group, said.effects, said, now, emit)
+    def apply(self, said: Settlement, *, without: Set[int], careful: bool) -> None:
+        """Everything at once, or, with `careful`, event by event so that only the culprit fails."""
         versions = dict(said.versions)
-        for offset, effects in events.items():
-            kept = len(self.emitted)
-            try:
-                with tx.savepoint():
-                    versions = self._one(tx, group, effects, replace(said, versions=versions), now, emit)
-            except UserSqlError as error:
-                del self.emitted[kept:]
-                culprits[offset] = Failure("effect_failed", codec.error_text(error))
-        return culprits
+        self._one(said.effects, versions)
+        events = [
+            (offset, effects)
+            for offset, effects in sorted(said.event_effects.items())
+            if offset not in without and (said.upto is None or offset <= said.upto)
+        ]
+        if careful:
+            self._one_by_one(events, versions)
+        else:
+            self._all(events, versions)
 
-    def _flush(
-        self,
-        tx: Transaction,
-        group: Group,
-        events: Mapping[int, Effects],
-        said: Settlement,
-        now: datetime,
-        emit: Callable[[Any], NewEvent],
-    ) -> None:
-        """All events at once: the last value of a state wins, statements follow in offset order."""
+    def _all(self, events: Sequence[tuple[int, Effects]], versions: dict[tuple[str, str], int]) -> None:
+        """The last value of a state wins; statements follow in offset order."""
         state: dict[str, dict[str, Any]] = {}
-        for effects in events.values():
+        for _, effects in events:
             for key, values in effects.state.items():
                 state.setdefault(key, {}).update(values)
         if state:
-            keyed_state.write(tx, group.group_id, state, said.versions, now)
-        for effects in events.values():
+            keyed_state.write(self.tx, self.group.group_id, state, versions, self.now)
+        for _, effects in events:
             for sql, params in effects.execute:
-                tx.user_sql(sql, params)
-            self.emitted.extend(emit(event) for event in effects.emit)
+                self.tx.user_sql(sql, params)
+            self.emitted.extend(self.emit(event) for event in effects.emit)
 
-    def _one(
-        self,
-        tx: Transaction,
-        group: Group,
-        effects: Effects,
-        said: Settlement,
-        now: datetime,
-        emit: Callable[[Any], NewEvent],
-    ) -> dict[tuple[str, str], int]:
-        versions = dict(said.versions)
+    def _one_by_one(self, events: Sequence[tuple[int, Effects]], versions: dict[tuple[str, str], int]) -> None:
+        """A savepoint each. What a key did behind its culprit may rest on it, and is given back."""
+        closed: set[str] = set()
+        for offset, effects in events:
+            key = self.keys[offset]
+            if key in closed:
+                self.dependents.add(offset)
+                continue
+            kept, before = len(self.emitted), dict(versions)
+            try:
+                with self.tx.savepoint():
+                    self._one(effects, versions)
+            except UserSqlError as error:
+                del self.emitted[kept:]
+                versions.clear()
+                versions.update(before)
+                self.culprits[offset] = Failure("effect_failed", codec.error_text(error))
+                if key is not None:
+                    closed.add(key)
+
+    def _one(self, effects: Effects, versions: dict[tuple[str, str], int]) -> None:
         if effects.state:
-            versions.update(keyed_state.write(tx, group.group_id, effects.state, said.versions, now))
+            versions.update(keyed_state.write(self.tx, self.group.group_id, effects.state, versions, self.now))
         for sql, params in effects.execute:
-            tx.user_sql(sql, params)
-        self.emitted.extend(emit(event) for event in effects.emit)
-        return versions
+            self.tx.user_sql(sql, params)
+        self.emitted.extend(self.emit(event) for event in effects.emit)
 
 
 @dataclass(slots=True)
@@ -360,14 +353,9 @@ class _Settling:
             keys=keys,
         )
 
-    def blame(self, culprits: Mapping[int, Failure]) -> None:
-        """Events whose effects failed take the retry path; what was computed on top of them is given back."""
-        self.failed.update(culprits)
-        keys = {self.known[offset].ordering_key: offset for offset in sorted(culprits, reverse=True)}
-        for offset, effects in self.said.event_effects.items():
-            key = self.known[offset].ordering_key
-            if effects.state and key is not None and offset > keys.get(key, offset) and offset not in self.failed:
-                self.released.add(offset)
+    def unsuccessful(self) -> set[int]:
+        """Every member that is not published, as far as the caller's words tell."""
+        return {one.offset for one in self._outcomes()}
 
     def write(self) -> Settled:
         """Rows for failures and for what is given back, then the unfinished end as one range."""
@@ -439,9 +427,7 @@ class _Settling:
 
 def bury(offset: int, failure: Failure, now: datetime) -> Given:
     """A failure that ends it."""
-    return Given(
-        offset, State.DEAD, now, failures=1, error=failure.message, code=failure.code, outcome="dead"
-    )
+    return Given(offset, State.DEAD, now, failures=1, error=failure.message, code=failure.code, outcome="dead")
 
 
 def fail(

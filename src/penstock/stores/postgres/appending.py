@@ -43,9 +43,7 @@ def append(
     return _insert(connection, store, events)
 
 
-def copy(
-    connection: psycopg.Connection[Any], store: PostgresStore, events: Sequence[NewEvent] | EventColumns
-) -> None:
+def copy(connection: psycopg.Connection[Any], store: PostgresStore, events: Sequence[NewEvent] | EventColumns) -> None:
     """One binary COPY, laid out here chunk by chunk: the server stores one while the next is being made."""
     created_at = None if store.clock is None else store.clock.now()
     block = "append.copy" if created_at is None else "append.copy_at"

@@ -82,7 +82,9 @@ def _step(connection: psycopg.Connection[Any], store: PostgresStore, number: int
     with connection.transaction(), connection.cursor() as cursor:
         if hook is not None:
             hook("before", name)
-        cursor.execute("select pg_advisory_xact_lock(hashtext(%s))", (f"penstock migrate {store.schema}",), prepare=False)
+        cursor.execute(
+            "select pg_advisory_xact_lock(hashtext(%s))", (f"penstock migrate {store.schema}",), prepare=False
+        )
         if version(connection, store.schema) >= number:
             return False
         if number == 1:

@@ -59,7 +59,7 @@ select l.stream, l.group_name, e."offset", e.event_id, e.event_type, 'PENDING', 
 union all
 select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PENDING', r.attempts, 0,
        r.available_at, null, null, r.last_error, null, r.reason, null, null,
-       e.created_at, e.ordering_key, null, r.group_id
+       e.created_at, e.ordering_key, null, g.group_id
   from penstock_groups g
  cross join penstock_returned r on r.group_id = g.group_id
  cross join penstock_bindings b on b.id = r.binding
@@ -71,12 +71,12 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PENDING', 
    and (b.headers is null or not exists (
          select 1 from json_each(b.headers) h
           where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-   and not exists (select 1 from penstock_deliveries d where d.group_id = r.group_id and d."offset" = e."offset")
+   and not exists (select 1 from penstock_deliveries d where d.group_id = g.group_id and d."offset" = e."offset")
 -- in an open lease
 union all
 select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'CLAIMED', l.attempts, 0,
        coalesce(e.available_at, e.created_at), l.claimed_at, l.claimed_by, null, null, null, null, null,
-       l.claimed_at, e.ordering_key, l.id, l.group_id
+       l.claimed_at, e.ordering_key, l.id, g.group_id
   from penstock_groups g
  cross join penstock_leases l indexed by penstock_leases_open on l.group_id = g.group_id
  cross join penstock_bindings b on b.id = l.binding
@@ -95,9 +95,9 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'CLAIMED', 
 union all
 select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PUBLISHED', l.attempts, 0,
        coalesce(e.available_at, e.created_at), null, null, null, null, null, l.ended_at, null,
-       l.ended_at, e.ordering_key, l.id, l.group_id
+       l.ended_at, e.ordering_key, l.id, g.group_id
   from penstock_groups g
- cross join penstock_events e on e.stream = g.stream
+ cross join penstock_events e indexed by penstock_events_stream on e.stream = g.stream
  cross join penstock_lane_counts p on p.lanes <= g.lanes
  cross join penstock_leases l on l.id = (
          select f.id from penstock_leases f
@@ -112,12 +112,12 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PUBLISHED'
          select 1 from json_each(b.headers) h
           where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
    and e."offset" not in (select value from json_each(l.holes))
-   and not exists (select 1 from penstock_deliveries d where d.group_id = l.group_id and d."offset" = e."offset")
+   and not exists (select 1 from penstock_deliveries d where d.group_id = g.group_id and d."offset" = e."offset")
    and not exists (select 1 from penstock_returned r
-                    where r.group_id = l.group_id and r.low < e."offset" and r.high >= e."offset"
+                    where r.group_id = g.group_id and r.low < e."offset" and r.high >= e."offset"
                       and coalesce(e.bucket, e."offset" % 256) * r.lanes / 256 = r.lane)
    and not exists (select 1 from penstock_leases n
-                    where n.group_id = l.group_id and n.high >= e."offset" and n.low < e."offset"
+                    where n.group_id = g.group_id and n.high >= e."offset" and n.low < e."offset"
                       and n.offsets is null and n.fresh = 0 and n.id > l.id
                       and coalesce(e.bucket, e."offset" % 256) * n.lanes / 256 = n.lane
                       and e."offset" not in (select value from json_each(n.holes))
@@ -126,7 +126,7 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PUBLISHED'
 union all
 select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PUBLISHED', l.attempts, 0,
        coalesce(e.available_at, e.created_at), null, null, null, null, null, l.ended_at, null,
-       l.ended_at, e.ordering_key, l.id, l.group_id
+       l.ended_at, e.ordering_key, l.id, g.group_id
   from penstock_groups g
  cross join penstock_leases l indexed by penstock_leases_again on l.group_id = g.group_id
  cross join penstock_bindings b on b.id = l.binding
@@ -140,12 +140,12 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PUBLISHED'
          select 1 from json_each(b.headers) h
           where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
    and e."offset" not in (select value from json_each(l.holes))
-   and not exists (select 1 from penstock_deliveries d where d.group_id = l.group_id and d."offset" = e."offset")
+   and not exists (select 1 from penstock_deliveries d where d.group_id = g.group_id and d."offset" = e."offset")
    and not exists (select 1 from penstock_returned r
-                    where r.group_id = l.group_id and r.low < e."offset" and r.high >= e."offset"
+                    where r.group_id = g.group_id and r.low < e."offset" and r.high >= e."offset"
                       and coalesce(e.bucket, e."offset" % 256) * r.lanes / 256 = r.lane)
    and not exists (select 1 from penstock_leases n
-                    where n.group_id = l.group_id and n.high >= e."offset" and n.low < e."offset"
+                    where n.group_id = g.group_id and n.high >= e."offset" and n.low < e."offset"
                       and n.offsets is null and n.fresh = 0 and n.id > l.id
                       and coalesce(e.bucket, e."offset" % 256) * n.lanes / 256 = n.lane
                       and e."offset" not in (select value from json_each(n.holes))

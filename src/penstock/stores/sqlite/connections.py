@@ -1,0 +1,151 @@
+"""One connection a thread, and none across a fork.
+
+SQLite keeps the locks of a file in the memory of the process. A forked child would inherit that memory but not the
+locks, and believe that it holds what it does not. So a process that forks first closes its idle connections; both
+sides open new ones when they need them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from weakref import WeakSet
+
+from penstock.errors import StoreClosed, StoreUnavailable
+from penstock.stores.sqlite.faults import named, patiently
+
+_BUSY_TIMEOUT = 0.01  # seconds within SQLite; the patience is ours (see faults.patiently)
+_FORK_WAIT = 5.0  # seconds a fork waits for the transactions of other threads
+_WAL_KEPT = 1024 * 1024  # bytes the -wal file is cut down to once all of it was checkpointed
+_OLDEST = (3, 35, 0)  # RETURNING
+
+_gate = threading.Lock()  # held while a connection is taken or opened, and during a fork
+
+
+class Held:
+    """A connection and who uses it. It is closed when its thread ends, for then nothing refers to it any more."""
+
+    __slots__ = ("__weakref__", "busy", "connection", "pid", "thread")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection: sqlite3.Connection | None = connection
+        self.busy = True
+        self.pid = os.getpid()
+        self.thread = threading.get_ident()
+
+    def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is None:
+            return
+        if self.pid == os.getpid():
+            connection.close()
+        else:  # inherited in the middle of a transaction: not even closing it is safe, so it is never freed
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+    __del__ = close
+
+
+_all: WeakSet[Held] = WeakSet()
+
+
+def _before_fork() -> None:
+    _gate.acquire()
+    deadline = time.monotonic() + _FORK_WAIT
+    for held in list(_all):
+        while held.busy and held.thread != threading.get_ident() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        if not held.busy:
+            held.close()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_gate.release, after_in_child=_gate.release)
+
+
+class Connections:
+    """The connections to one file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._closed = False
+        self._local = threading.local()
+        self._mine: WeakSet[Held] = WeakSet()
+
+    @contextmanager
+    def lend(self) -> Iterator[sqlite3.Connection]:
+        """This thread's connection, or a second one while the first is in a transaction."""
+        held, new = self._take()
+        try:
+            assert held.connection is not None
+            if new:
+                self._prepare(held.connection)
+            yield held.connection
+            keep = not held.connection.in_transaction
+        except BaseException:
+            keep = not new and held.connection is not None and not held.connection.in_transaction
+            raise
+        finally:
+            held.busy = False
+            if self._closed or not keep:
+                held.close()
+
+    def _take(self) -> tuple[Held, bool]:
+        with _gate:
+            if self._closed:
+                raise StoreClosed
+            known = [one for one in getattr(self._local, "held", ()) if one.connection and one.pid == os.getpid()]
+            self._local.held = known
+            for held in known:
+                if not held.busy:
+                    held.busy = True
+                    return held, False
+            held = Held(self._connect())
+            known.append(held)
+            self._mine.add(held)
+            _all.add(held)
+            return held, True
+
+    def _connect(self) -> sqlite3.Connection:
+        if sqlite3.sqlite_version_info < _OLDEST:
+            raise StoreUnavailable(f"SQLite {sqlite3.sqlite_version} is too old: Penstock needs 3.35 or newer.")
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):
+            raise StoreUnavailable(f"Cannot open {self.path}: there is no directory {folder}.")
+        with named(self.path):
+            return sqlite3.connect(
+                self.path,
+                timeout=_BUSY_TIMEOUT,
+                isolation_level=None,
+                check_same_thread=False,  # close() and fork close the connections of other threads
+                cached_statements=256,
+            )
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        with named(self.path):
+            # Checkpoints are ours (see checkpoint.py). No mmap: a truncated file would kill the process.
+            for setting in (
+                "synchronous = full",
+                "wal_autocheckpoint = 0",
+                f"journal_size_limit = {_WAL_KEPT}",
+                "cache_size = -16000",
+                "temp_store = memory",
+                "mmap_size = 0",
+            ):
+                connection.execute(f"pragma {setting}").close()
+            mode = patiently(lambda: connection.execute("pragma journal_mode").fetchone()[0])
+            if mode != "wal":
+                mode = patiently(lambda: connection.execute("pragma journal_mode = wal").fetchone()[0])
+            if mode != "wal":
+                raise StoreUnavailable(f"Cannot use {self.path}: the file system allows no write-ahead log.")
+
+    def close(self) -> None:
+        """Close what is idle now, and the rest when its transaction ends."""
+        with _gate:
+            self._closed = True
+            for held in list(self._mine):
+                if not held.busy:
+                    held.close()

@@ -1,0 +1,36 @@
+-- name: outbox.insert
+-- In the caller's transaction, through any driver: plain values only, and the time is the database's.
+insert into penstock_events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
+                             ordering_key, bucket, available_at)
+values (:stream, :event_id, :event_type, :payload, :content_type, :headers, :metadata, :partition_key, :ordering_key,
+        :bucket, :available_at)
+on conflict (event_id) do nothing
+returning "offset";
+
+-- name: outbox.insert_at
+-- The same with a time from the test clock.
+insert into penstock_events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
+                             ordering_key, bucket, available_at, created_at)
+values (:stream, :event_id, :event_type, :payload, :content_type, :headers, :metadata, :partition_key, :ordering_key,
+        :bucket, :available_at, :created_at)
+on conflict (event_id) do nothing
+returning "offset";
+
+-- name: outbox.find
+select "offset", stream, event_type, payload from penstock_events where event_id = :event_id;
+
+-- name: append.new
+-- In bulk, ids of our own making.
+insert into penstock_events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
+                             ordering_key, bucket, available_at, created_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: append.many
+-- Ids that may be known already: what is new is stored, the rest is reported.
+insert into penstock_events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
+                             ordering_key, bucket, available_at, created_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+on conflict (event_id) do nothing;
+
+-- name: append.known
+select event_id, stream, event_type, payload from penstock_events where event_id in (select value from json_each(:ids));

@@ -1,0 +1,231 @@
+-- name: horizon.last
+-- One writer at a time: the order of commits is the order of offsets, and the last number given is the horizon.
+select coalesce((select seq from sqlite_sequence where name = 'penstock_events'), 0) as last;
+
+-- name: claim.lanes
+-- Every lane: its cursor (the greatest high of its fresh leases) and its newest lease.
+with recursive lane(lane) as (
+  select 0 union all select lane + 1 from lane where lane + 1 < :lanes
+), found as (
+  select lane,
+         (select f.id from penstock_leases f where f.group_id = :group_id and f.lanes = :lanes and f.lane = l.lane
+             and f.fresh = 1 order by f.high desc limit 1) as cursor_lease,
+         (select max(f.id) from penstock_leases f
+           where f.group_id = :group_id and f.lanes = :lanes and f.lane = l.lane) as last_lease
+    from lane l
+)
+select l.lane, c.high as cursor, c.total, n.id as last_lease,
+       case when n.id is not null then n.offsets is null end as last_was_range,
+       coalesce(n.open_before, '[]') as open_before
+  from found l
+  left join penstock_leases c on c.id = l.cursor_lease
+  left join penstock_leases n on n.id = l.last_lease
+ order by l.lane;
+
+-- name: claim.open
+select id, lane, expires_at from penstock_leases
+ where id in (select value from json_each(:ids)) and outcome is null order by id;
+
+-- name: claim.returned
+-- The lowest returned range of a lane; an unordered lane may pass over what is not due.
+select * from penstock_returned
+ where group_id = :group_id and lanes = :lanes and lane = :lane and (:ordered or available_at <= :now)
+ order by low limit 1;
+
+-- name: claim.drop_returned
+delete from penstock_returned where id = :id;
+
+-- name: claim.next_due
+select (select min(available_at) from penstock_deliveries
+         where group_id = :group_id and state = 'PENDING' and available_at > :now) as row_at,
+       (select min(available_at) from penstock_returned
+         where group_id = :group_id and available_at > :now) as returned_at;
+
+-- name: claim.due_rows
+select "offset", coalesce(reason = 'suspect', 0) as suspect
+  from penstock_deliveries indexed by penstock_deliveries_due
+ where group_id = :group_id and state = 'PENDING' and available_at <= :now
+   and bucket between :first_bucket and :last_bucket
+ order by available_at, "offset" limit :most;
+
+-- name: claim.ordered_rows
+-- The rows of a key in offset order from its lowest unresolved one, ending before the first that is not due.
+with unresolved as (
+  select "offset", ordering_key, coalesce(reason = 'suspect', 0) as suspect,
+         state = 'PENDING' and available_at <= :now as due
+    from penstock_deliveries indexed by penstock_deliveries_key
+   where group_id = :group_id and bucket between :first_bucket and :last_bucket
+     and "offset" <= :ceiling and state <> 'PUBLISHED' and (state <> 'DEAD' or (:halts and reason is not 'skipped'))
+), turns as (
+  select "offset", suspect, due, row_number() over turn as place, min(due and not suspect) over turn as clear
+    from unresolved
+  window turn as (partition by ordering_key, case when ordering_key is null then "offset" end order by "offset")
+)
+select "offset", suspect from turns
+ where clear or (suspect and due and place = 1)
+ order by "offset" limit :most;
+
+-- name: claim.mark_rows
+update penstock_deliveries
+   set state = 'CLAIMED', attempts = attempts + 1, claimed_at = :now, claimed_by = :claimed_by,
+       lease = :lease, updated_at = :now
+ where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'PENDING';
+
+-- name: claim.blocked
+select count(*) as rows from (
+  select 1 from penstock_deliveries indexed by penstock_deliveries_key
+   where group_id = :group_id and bucket between :first_bucket and :last_bucket
+     and state = 'PENDING' and state <> 'PUBLISHED' and reason = 'blocked' limit :most) b;
+
+-- name: claim.exceptions
+-- Whether a range has anything to step over; it nearly never does.
+select exists (select 1 from penstock_deliveries
+                where group_id = :group_id and "offset" > :low and "offset" <= :high)
+    or exists (select 1 from penstock_events indexed by penstock_events_delayed
+                where stream = :stream and "offset" > :low and "offset" <= :high
+                  and available_at is not null and available_at > :now)
+    or (:ordered and exists (
+         select 1 from penstock_deliveries indexed by penstock_deliveries_key
+          where group_id = :group_id and bucket between :first_bucket and :last_bucket
+            and ordering_key is not null and state <> 'PUBLISHED' and (state <> 'DEAD' or (:halts and reason is not 'skipped')))) as "any";
+
+-- name: claim.whole_range
+-- No filter, one lane, nothing to step over: the index alone answers.
+select coalesce(case when count(*) = :most then max("offset") end, :high) as high, count(*) as members,
+       '[]' as holes, '[]' as delayed, '[]' as blocked, count(*) as scanned
+  from (select "offset" from penstock_events indexed by penstock_events_stream
+         where stream = :stream and "offset" > :low and "offset" <= :high
+         order by "offset" limit :most) members;
+
+-- name: claim.plain_range
+-- A filter or lanes, but nothing to step over.
+with members as materialized (
+  select "offset" from (
+    select "offset", event_type, headers, coalesce(bucket, "offset" % 256) as bucket
+      from penstock_events indexed by penstock_events_stream
+     where stream = :stream and "offset" > :low and "offset" <= :high
+     order by "offset" limit :scan) e
+   where bucket between :first_bucket and :last_bucket
+     and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
+           select 1 from penstock_binding_types t where t.binding = :binding and event_type glob t."glob"
+              and length(event_type) - length(replace(event_type, '.', '')) between t.min_dots and t.max_dots))
+     and (:headers is null or not exists (
+           select 1 from json_each(:headers) h
+            where not exists (select 1 from json_each(headers) x where x.key = h.key and x.value = h.value)))
+   order by "offset" limit :most
+), counted as materialized (select count(*) as n, max("offset") as last from members)
+select case when n = :most then last
+            else coalesce((select "offset" from penstock_events indexed by penstock_events_stream
+                            where stream = :stream and "offset" > :low and "offset" <= :high
+                            order by "offset" limit 1 offset :scan - 1), :high) end as high,
+       n as members, '[]' as holes, '[]' as delayed, '[]' as blocked,
+       case when n > 0 then n
+            else (select count(*) from (select 1 from penstock_events indexed by penstock_events_stream
+                                         where stream = :stream and "offset" > :low and "offset" <= :high
+                                         limit :scan) s) end as scanned
+  from counted;
+
+-- name: claim.careful_range
+-- The same with rows to step over, delayed events and, in an ordered group, keys that are held back.
+with scanned as materialized (
+  select "offset", ordering_key, event_type, headers, coalesce(bucket, "offset" % 256) as bucket, available_at
+    from penstock_events indexed by penstock_events_stream
+   where stream = :stream and "offset" > :low and "offset" <= :high
+   order by "offset" limit :scan
+), marked as (
+  select s."offset", s.ordering_key, d."offset" is not null as has_row,
+         d."offset" is not null and d.state <> 'PUBLISHED' and (d.state <> 'DEAD' or (:halts and d.reason is not 'skipped')) as unresolved,
+         d."offset" is null and s.available_at is not null and s.available_at > :now as delayed,
+         :ordered and s.ordering_key is not null and exists (
+           select 1 from penstock_deliveries o indexed by penstock_deliveries_key
+            where o.group_id = :group_id and o.bucket = s.bucket and o.ordering_key = s.ordering_key
+              and o."offset" < s."offset" and o.state <> 'PUBLISHED' and (o.state <> 'DEAD' or (:halts and o.reason is not 'skipped'))) as behind
+    from scanned s
+    left join penstock_deliveries d on d.group_id = :group_id and d."offset" = s."offset"
+   where s.bucket between :first_bucket and :last_bucket
+     and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
+           select 1 from penstock_binding_types t where t.binding = :binding and s.event_type glob t."glob"
+              and length(s.event_type) - length(replace(s.event_type, '.', '')) between t.min_dots and t.max_dots))
+     and (:headers is null or not exists (
+           select 1 from json_each(:headers) h
+            where not exists (select 1 from json_each(s.headers) x where x.key = h.key and x.value = h.value)))
+), placed as (
+  select "offset", has_row, delayed,
+         not has_row and not delayed and :ordered and ordering_key is not null
+           and (behind or coalesce(max(unresolved or delayed) over (
+                  partition by ordering_key order by "offset" rows between unbounded preceding and 1 preceding), 0))
+           as blocked
+    from marked
+), numbered as materialized (
+  select "offset", delayed, blocked, has_row or delayed or blocked as hole,
+         sum(not (has_row or delayed or blocked)) over (order by "offset") as member_no,
+         sum(has_row or delayed or blocked) over (order by "offset") as hole_no
+    from placed
+), cut as materialized (
+  select min(coalesce((select min("offset") from numbered where not hole and member_no = :most), :high),
+             coalesce((select min("offset") - 1 from numbered where hole and hole_no = :holes + 1), :high),
+             case when (select count(*) from scanned) = :scan
+                  then (select max("offset") from scanned) else :high end) as high
+)
+select c.high, (select count(*) from numbered n where n."offset" <= c.high and not n.hole) as members,
+       (select json_group_array("offset") from (
+          select n."offset" from numbered n where n."offset" <= c.high and n.hole order by n."offset")) as holes,
+       (select json_group_array("offset") from (
+          select n."offset" from numbered n where n."offset" <= c.high and n.delayed order by n."offset")) as delayed,
+       (select json_group_array("offset") from (
+          select n."offset" from numbered n where n."offset" <= c.high and n.blocked order by n."offset")) as blocked,
+       (select count(*) from scanned s where s."offset" <= c.high) as scanned
+  from cut c;
+
+-- name: claim.step_over
+-- Rows for the holes of a range: delayed until their time, or blocked behind their key.
+insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
+                                 state, attempts, replays, available_at, reason, updated_at)
+select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
+       coalesce(e.bucket, e."offset" % 256), 'PENDING', :attempts, :replays,
+       max(coalesce(e.available_at, :now), :now),
+       case when e."offset" in (select value from json_each(:delayed)) then 'delayed' else 'blocked' end, :now
+  from json_each(:offsets) o cross join penstock_events e on e."offset" = o.value
+ where e.stream = :stream;
+
+-- name: lease.open
+insert into penstock_leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
+                             replay, members, low, high, holes, offsets, fresh, total, open_before)
+select id, :group_id, :lane, :lanes, :binding, (id << 20) | :secret, :claimed_by, :now,
+       :expires_at, :attempts, :replay, :members, :low, :high, :holes, :offsets, :fresh, :total, :open_before
+  from (select coalesce((select seq from sqlite_sequence where name = 'penstock_leases'), 0) + 1 as id) next
+returning id, token;
+
+-- name: lease.end_empty
+update penstock_leases set outcome = 'settled', upto = :upto, answer = '[0,0,0,0]', ended_at = :now
+ where id = :id;
+
+-- name: returned.add
+insert into penstock_returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
+                               reason, last_error)
+values (:group_id, :lane, :lanes, :binding, :low, :high, :members, :attempts, :replay, :available_at, :reason,
+        :last_error);
+
+-- name: returned.all
+select * from penstock_returned where group_id = :group_id;
+
+-- name: returned.split
+-- The part of a returned range that falls to one half of its lane.
+insert into penstock_returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
+                               reason, last_error)
+select r.group_id, :lane, :lanes, r.binding, r.low, r.high,
+       (select count(*) from penstock_groups g
+         cross join penstock_bindings b on b.id = r.binding
+         cross join penstock_events e indexed by penstock_events_stream on e.stream = g.stream
+         where g.group_id = r.group_id and e."offset" > r.low and e."offset" <= r.high
+           and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
+           and (b.types is null or exists (
+                 select 1 from penstock_binding_types t where t.binding = b.id and e.event_type glob t."glob"
+                    and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
+           and (b.headers is null or not exists (
+                 select 1 from json_each(b.headers) h
+                  where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
+           and not exists (select 1 from penstock_deliveries d
+                            where d.group_id = r.group_id and d."offset" = e."offset")),
+       r.attempts, r.replay, r.available_at, r.reason, r.last_error
+  from penstock_returned r where r.id = :id;

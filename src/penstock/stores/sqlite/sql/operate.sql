@@ -1,0 +1,177 @@
+-- name: operate.offsets
+-- Events by id, so that the view is asked for offsets, which every arm of it can look up.
+select "offset" from penstock_events where event_id in (select value from json_each(:ids)) order by "offset";
+
+-- name: redrive.find
+select d."offset" from penstock_deliveries d
+ where d.group_id = :group_id and d.state = 'DEAD'
+   and (:event_ids is null or d.event_id in (select value from json_each(:event_ids)))
+   and (:error is null or d.error_code = :error or instr(d.last_error, :error) > 0)
+   and (:event_type is null or d.event_type = :event_type)
+   and ((:since is null and :until is null) or exists (
+         select 1 from penstock_events e where e."offset" = d."offset"
+            and (:since is null or e.created_at >= :since) and (:until is null or e.created_at < :until)))
+ order by d."offset";
+
+-- name: redrive.log
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
+select group_id, "offset", attempts, failures, replays, 'redriven', last_error, error_code, :now
+  from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+
+-- name: redrive.move
+update penstock_deliveries
+   set state = 'PENDING', attempts = 0, failures = 0, dead_at = null, available_at = :now, reason = 'redriven',
+       updated_at = :now
+ where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'DEAD';
+
+-- name: replay.find
+-- The comment in the WHERE becomes a list of offsets where events are named.
+select v."offset", exists (select 1 from penstock_deliveries d
+                            where d.group_id = :group_id and d."offset" = v."offset") as has_row
+  from penstock_delivery v
+ where v.group_id = :group_id and v.state = 'PUBLISHED' and v.stream = :stream
+   /* these */
+   and (:error is null or v.error_code = :error or instr(v.last_error, :error) > 0)
+   and (:event_type is null or v.event_type = :event_type)
+   and exists (select 1 from penstock_events e where e."offset" = v."offset"
+                  and (:since is null or e.created_at >= :since) and (:until is null or e.created_at < :until));
+
+-- name: replay.log_rows
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
+select group_id, "offset", attempts, failures, replays, 'replayed',
+       'published_at ' || strftime('%Y-%m-%dT%H:%M:%S', published_at / 1000000, 'unixepoch') || printf('.%06dZ', published_at % 1000000),
+       null, :now
+  from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+
+-- name: replay.move_rows
+update penstock_deliveries
+   set state = 'PENDING', attempts = 0, failures = 0, replays = replays + 1, published_at = null,
+       available_at = :now, reason = 'replayed', updated_at = :now
+ where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'PUBLISHED';
+
+-- name: replay.log_ranged
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, outcome, error, ended_at)
+select v.group_id, v."offset", v.attempts, 0, 'replayed',
+       'published_at ' || strftime('%Y-%m-%dT%H:%M:%S', v.published_at / 1000000, 'unixepoch') || printf('.%06dZ', v.published_at % 1000000),
+       :now
+  from penstock_delivery v
+ where v.group_id = :group_id and v.state = 'PUBLISHED' /* these */;
+
+-- name: replay.move_ranged
+insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
+                                 state, replays, available_at, reason, updated_at)
+select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
+       coalesce(e.bucket, e."offset" % 256), 'PENDING', 1, :now, 'replayed', :now
+  from json_each(:offsets) o cross join penstock_events e on e."offset" = o.value
+ where e.stream = :stream;
+
+-- name: operate.find
+select v.event_id, v."offset", v.state, v.attempts, v.claimed_by,
+       exists (select 1 from penstock_deliveries d where d.group_id = :group_id and d."offset" = v."offset") as has_row
+  from penstock_delivery v
+ where v.group_id = :group_id and v.stream = :stream /* these */;
+
+-- name: operate.make_rows
+insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
+                                 state, attempts, available_at, updated_at)
+select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
+       coalesce(e.bucket, e."offset" % 256), 'PENDING', a.value, coalesce(e.available_at, :now), :now
+  from json_each(:offsets) o
+ cross join json_each(:attempts) a on a.key = o.key
+ cross join penstock_events e on e."offset" = o.value
+ where e.stream = :stream;
+
+-- name: operate.leave_returned
+-- An event that gets a row leaves the returned range it waited in.
+update penstock_returned set members = max(0, members - (
+         select count(*) from json_each(:offsets) o cross join penstock_events e on e."offset" = o.value
+          where e."offset" > low and e."offset" <= high
+            and coalesce(e.bucket, e."offset" % 256) * lanes / 256 = lane))
+ where group_id = :group_id;
+
+-- name: kill.claim
+update penstock_deliveries
+   set state = 'CLAIMED', claimed_at = :now, claimed_by = :by, attempts = attempts + 1
+ where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+
+-- name: kill.bury
+update penstock_deliveries
+   set state = 'DEAD', claimed_at = null, claimed_by = null, dead_at = :now, last_error = :reason,
+       error_code = 'killed', reason = 'killed', updated_at = :now
+ where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+
+-- name: kill.log
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
+                                  claimed_at, ended_at)
+select group_id, "offset", attempts, failures, replays, 'killed', :reason, 'killed', :by, :now, :now
+  from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+
+-- name: reschedule.move
+update penstock_deliveries set available_at = :available_at, reason = 'rescheduled', updated_at = :now
+ where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'PENDING';
+
+-- name: skip.key
+update penstock_deliveries set reason = 'skipped', updated_at = :now
+ where group_id = :group_id and ordering_key = :key and state = 'DEAD' and reason is not 'skipped';
+
+-- name: rewind.pruned
+select upto from penstock_pruned where stream = :stream;
+
+-- name: rewind.open
+select l.*, g.stream, g.group_name from penstock_leases l join penstock_groups g on g.group_id = l.group_id
+ where l.group_id = :group_id and l.outcome is null order by l.id;
+
+-- name: rewind.log_rows
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
+select group_id, "offset", attempts, failures, replays, 'rewound',
+       lower(state) || coalesce(' ' || last_error, '') || coalesce(' published_at '
+         || strftime('%Y-%m-%dT%H:%M:%S', published_at / 1000000, 'unixepoch') || printf('.%06dZ', published_at % 1000000), ''),
+       error_code, :now
+  from penstock_deliveries where group_id = :group_id and "offset" > :target;
+
+-- name: rewind.remove_rows
+insert into penstock_maintenance (one) values (1)
+;;
+delete from penstock_deliveries where group_id = :group_id and "offset" > :target
+;;
+delete from penstock_maintenance;
+
+-- name: rewind.drop_returned
+delete from penstock_returned where group_id = :group_id and low >= :target;
+
+-- name: rewind.crossing
+select * from penstock_returned where group_id = :group_id and high > :target;
+
+-- name: rewind.trim_returned
+update penstock_returned set high = :target, members = :members where id = :id;
+
+-- name: prune.needed
+select min(needed) as "offset" from (
+  select min(cursor) as needed from penstock_lane where group_id = :group_id
+  union all
+  select min(low) from penstock_returned where group_id = :group_id
+  union all
+  select min(coalesce(low, json_extract(offsets, '$[0]') - 1)) from penstock_leases
+   where group_id = :group_id and outcome is null
+  union all
+  select min("offset") - 1 from penstock_deliveries
+   where group_id = :group_id and state in ('PENDING', 'CLAIMED', 'DEAD'));
+
+-- name: prune.remove
+-- An id that was pruned may come again: what is noted about taken ids goes with the events.
+insert into penstock_maintenance (one) values (1)
+;;
+delete from penstock_deliveries
+ where group_id in (select group_id from penstock_groups where stream = :stream)
+   and "offset" <= :upto and state = 'PUBLISHED'
+;;
+delete from penstock_events where stream = :stream and "offset" <= :upto
+;;
+update penstock_maintenance set removed = changes()
+;;
+delete from penstock_taken
+;;
+insert into penstock_pruned (stream, upto) values (:stream, :upto)
+on conflict (stream) do update set upto = max(excluded.upto, upto)
+;;
+delete from penstock_maintenance returning removed;

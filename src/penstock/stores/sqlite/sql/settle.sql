@@ -1,0 +1,141 @@
+-- name: lease.lock
+select l.*, g.stream, g.group_name from penstock_leases l join penstock_groups g on g.group_id = l.group_id
+ where l.id = :id;
+
+-- name: lease.find
+select l.*, g.stream, g.group_name from penstock_leases l join penstock_groups g on g.group_id = l.group_id
+ where l.id = :id;
+
+-- name: lease.extend
+update penstock_leases set expires_at = :expires_at where id = :id;
+
+-- name: lease.end
+update penstock_leases
+   set outcome = :outcome, upto = :upto, digest = :digest, answer = :answer, ended_at = :now
+ where id = :id;
+
+-- name: settle.members
+-- Members of a lease: all, some by offset, or those of some keys; with the failures each had before. Only a range
+-- of which all members are asked for is read as a range.
+with asked("offset") as (
+  select value from json_each(coalesce(:offsets, :listed))
+  union all
+  select "offset" from penstock_events indexed by penstock_events_stream
+   where :offsets is null and :listed is null and stream = :stream and "offset" > :low and "offset" <= :high
+)
+select e."offset", e.event_id, e.ordering_key, e.created_at, coalesce(d.failures, 0) as failures
+  from asked a
+ cross join penstock_events e on e."offset" = a."offset"
+  left join penstock_deliveries d on d.group_id = :group_id and d."offset" = e."offset"
+ where (:listed is null or e."offset" in (select value from json_each(:listed)))
+   and (:listed is not null or (
+         e.stream = :stream and e."offset" > :low and e."offset" <= :high
+         and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
+         and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
+               select 1 from penstock_binding_types t where t.binding = :binding and e.event_type glob t."glob"
+                  and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
+         and (:headers is null or not exists (
+               select 1 from json_each(:headers) h
+                where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
+         and e."offset" not in (select value from json_each(:holes))))
+   and (:keys is null or e.ordering_key in (select value from json_each(:keys)))
+ order by e."offset";
+
+-- name: settle.count_tail
+select count(*) as members from penstock_events e indexed by penstock_events_stream
+ where e.stream = :stream and e."offset" > :low and e."offset" <= :high
+   and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
+   and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
+         select 1 from penstock_binding_types t where t.binding = :binding and e.event_type glob t."glob"
+            and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
+   and (:headers is null or not exists (
+         select 1 from json_each(:headers) h
+          where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
+   and e."offset" not in (select value from json_each(:holes));
+
+-- name: settle.insert_rows
+-- Exceptions out of a range: each gets a row, born as the outcome of this open lease.
+insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
+                                 state, attempts, failures, replays, available_at, lease, last_error, error_code, reason,
+                                 dead_at, updated_at)
+select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
+       coalesce(e.bucket, e."offset" % 256), r.state, :attempts, r.failures, :replays, r.available_at,
+       case when r.state = 'DEAD' then :lease end, r.error, r.code, r.reason, r.dead_at, :now
+  from (select json_extract(value, '$.offset') as "offset",
+          json_extract(value, '$.state') as state,
+          json_extract(value, '$.available_at') as available_at,
+          json_extract(value, '$.reason') as reason,
+          json_extract(value, '$.failures') as failures,
+          json_extract(value, '$.error') as error,
+          json_extract(value, '$.code') as code,
+          json_extract(value, '$.dead_at') as dead_at
+          from json_each(:rows)) r
+ cross join penstock_events e on e."offset" = r."offset"
+ where e.stream = :stream;
+
+-- name: settle.update_rows
+-- Exceptions out of a list.
+update penstock_deliveries as d
+   set state = r.state, claimed_at = null, claimed_by = null, failures = d.failures + r.failures,
+       available_at = r.available_at, reason = r.reason, last_error = coalesce(r.error, d.last_error),
+       error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = :now
+  from (select json_extract(value, '$.offset') as "offset",
+          json_extract(value, '$.state') as state,
+          json_extract(value, '$.available_at') as available_at,
+          json_extract(value, '$.reason') as reason,
+          json_extract(value, '$.failures') as failures,
+          json_extract(value, '$.error') as error,
+          json_extract(value, '$.code') as code,
+          json_extract(value, '$.dead_at') as dead_at
+          from json_each(:rows)) r
+ where d.group_id = :group_id and d."offset" = r."offset" and d.state = 'CLAIMED' and d.lease = :lease;
+
+-- name: settle.publish_rows
+update penstock_deliveries
+   set state = 'PUBLISHED', published_at = :now, claimed_at = null, claimed_by = null, reason = null, updated_at = :now
+ where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'CLAIMED';
+
+-- name: settle.log
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
+                                  claimed_at, ended_at, lease)
+select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, :claimed_by,
+       :claimed_at, :now, :lease
+  from (select json_extract(value, '$.offset') as "offset",
+          json_extract(value, '$.outcome') as outcome,
+          json_extract(value, '$.error') as error,
+          json_extract(value, '$.code') as code
+          from json_each(:rows)) r
+ cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = r."offset";
+
+-- name: reap.expired
+select id from penstock_leases where group_id = :group_id and outcome is null and expires_at <= :now order by id;
+
+-- name: reap.lock
+-- No holder can be in the middle of its settle: one transaction writes at a time.
+select l.*, g.stream, g.group_name from penstock_leases l join penstock_groups g on g.group_id = l.group_id
+ where l.id in (select value from json_each(:ids)) and l.outcome is null and l.expires_at <= :now
+ order by l.id;
+
+-- name: state.read
+select "key", name, value, version, expires_at from penstock_state
+ where group_id = :group_id and "key" in (select value from json_each(:keys));
+
+-- name: state.write_compared
+insert into penstock_state as s (group_id, "key", name, value, version, expires_at, updated_at)
+select :group_id, json_extract(value, '$.key'), json_extract(value, '$.name'), json_extract(value, '$.value'),
+       json_extract(value, '$.expected') + 1, json_extract(value, '$.expires_at'), :now
+  from json_each(:rows) where true
+on conflict (group_id, "key", name) do update
+   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at
+ where s.version = excluded.version - 1;
+
+-- name: state.write_blind
+insert into penstock_state as s (group_id, "key", name, value, version, expires_at, updated_at)
+select :group_id, json_extract(value, '$.key'), json_extract(value, '$.name'), json_extract(value, '$.value'),
+       1, json_extract(value, '$.expires_at'), :now
+  from json_each(:rows) where true
+on conflict (group_id, "key", name) do update
+   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at;
+
+-- name: state.reset
+delete from penstock_state where group_id = :group_id;

@@ -1,0 +1,279 @@
+"""The SQLite store: one file, one writer at a time, the interpreter's own `sqlite3` and nothing else.
+
+A second SQLite library on the same file in one process drops the locks of the first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, cast
+
+from penstock.core.event import NewEvent
+from penstock.core.lanes import slice_of
+from penstock.core.lease import LeaseRow
+from penstock.errors import CommitUnknown, EffectFailed, InvalidUrl
+from penstock.stores import blocks
+from penstock.stores.base import Row, StatementHook, UserSqlError
+from penstock.stores.clock import Clock
+from penstock.stores.sqlite import appending
+from penstock.stores.sqlite.checkpoint import Checkpointer
+from penstock.stores.sqlite.connections import Connections
+from penstock.stores.sqlite.faults import IOERR, code_of, is_the_stores, named, patiently
+from penstock.stores.sqlite.values import encode, id_text, micros, moment, rows_of, users
+
+_THESE = "/* these */"  # in a block: the events that are named, if any are
+_AT_ONCE = 5_000  # offsets written into one statement
+_FIRST_WORD = re.compile(r"(?:[\s;]|--[^\n]*|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
+_OURS = frozenset(
+    {"begin", "commit", "end", "rollback", "savepoint", "release", "attach", "detach", "pragma", "vacuum"}
+)
+
+
+@cache
+def _statements() -> dict[str, tuple[str, ...]]:
+    """The blocks; some are several statements with `;;` between them."""
+    return {name: tuple(re.split(r"^;;$", text, flags=re.MULTILINE)) for name, text in blocks.load("sqlite").items()}
+
+
+class SqliteTransaction:
+    """One transaction on this thread's connection."""
+
+    def __init__(self, store: SqliteStore, connection: sqlite3.Connection) -> None:
+        self._store = store
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._savepoints = 0
+
+    def _execute(self, block: str, params: dict[str, Any]) -> Iterator[sqlite3.Cursor]:
+        """Run a block; of several statements only the last one's answer counts."""
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", block)
+        *first, last = _statements()[block]
+        texts = self._naming(last, params) if _THESE in last else [last]
+        encoded = {name: encode(value) for name, value in params.items()}
+        for text in first:
+            self._cursor.execute(text, encoded)
+        for text in texts:
+            yield self._cursor.execute(text, encoded)
+        if hook is not None:
+            hook("after", block)
+
+    def _naming(self, text: str, params: dict[str, Any]) -> list[str]:
+        """The view's arms look up offsets only if they stand in the statement itself: SQLite pushes no subquery down."""
+        offsets = params.get("offsets")
+        ids = params.get("event_ids", params.get("ids"))
+        if offsets is None and ids is not None:
+            found = self._cursor.execute(self._store.blocks["operate.offsets"], {"ids": encode(list(ids))})
+            offsets = [row[0] for row in found.fetchall()]
+        if offsets is None:
+            return [text]
+        return [
+            text.replace(_THESE, f'and v."offset" in ({",".join(map(str, offsets[start : start + _AT_ONCE]))})')
+            for start in range(0, max(1, len(offsets)), _AT_ONCE)
+        ]
+
+    def rows(self, block: str, **params: Any) -> list[Row]:
+        return [row for cursor in self._execute(block, params) for row in rows_of(cursor)]
+
+    def one(self, block: str, **params: Any) -> Row | None:
+        return next(iter(self.rows(block, **params)), None)
+
+    def run(self, block: str, **params: Any) -> int:
+        return sum(cursor.rowcount for cursor in self._execute(block, params))
+
+    def now(self) -> datetime:
+        return self._store.now()
+
+    def lock_group(self, group_id: int) -> None:
+        """BEGIN IMMEDIATE made this the only transaction that writes."""
+
+    def horizon(self) -> int:
+        row = self.one("horizon.last")
+        assert row is not None
+        return int(row.last)
+
+    def append(self, events: Sequence[NewEvent], *, unique: bool) -> int:
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", "append")
+        created_at = self._store.now()
+        duplicates = appending.append(
+            self._connection, self._store.blocks, events, unique=unique, created_at=created_at
+        )
+        if hook is not None:
+            hook("after", "append")
+        return duplicates
+
+    def user_sql(self, sql: str, params: Sequence[Any]) -> None:
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", "user_sql")
+        word = _FIRST_WORD.match(sql)
+        if word is not None and word[1].lower() in _OURS:
+            raise UserSqlError(None, f"{word[1].upper()} would change the settle's own transaction: {sql[:120]}")
+        cursor = self._connection.cursor()
+        try:
+            cursor.execute(sql, tuple(users(value) for value in params))
+            returns_rows = cursor.description is not None
+        except (sqlite3.Error, sqlite3.Warning, OverflowError, TypeError, ValueError) as error:
+            if is_the_stores(error):
+                raise
+            if not self._connection.in_transaction:  # OR ROLLBACK: what was settled before it is gone, too
+                raise EffectFailed(f"A statement rolled the whole settle back: {error}.") from error
+            raise UserSqlError(error, str(error)) from error
+        finally:
+            cursor.close()
+        if returns_rows:
+            raise UserSqlError(None, f"the statement returns rows, and nobody would read them: {sql[:120]}")
+        if hook is not None:
+            hook("after", "user_sql")
+
+    def neutral(self, block: str, params: Mapping[str, Any]) -> Sequence[Any] | None:
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", block)
+        found = self._cursor.execute(self._store.blocks[block], params).fetchall()
+        if hook is not None:
+            hook("after", block)
+        return cast(Sequence[Any], found[0]) if found else None
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        self._savepoints += 1
+        name = f"penstock_{self._savepoints}"
+        self._connection.execute(f"savepoint {name}")
+        try:
+            yield
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute(f"rollback to {name}")
+                self._connection.execute(f"release {name}")
+            raise
+        self._connection.execute(f"release {name}")
+
+
+class SqliteStore:
+    """A log in one SQLite file, in tables that start with `penstock_`."""
+
+    kind = "sqlite"
+
+    def __init__(self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None) -> None:
+        self.path = path_of(url)
+        self.url = f"sqlite:///{self.path}"
+        self.clock = clock
+        self.hook = hook
+        self.blocks: Mapping[str, str] = blocks.load("sqlite")
+        self.connections = Connections(self.path)
+        self._checkpointer = Checkpointer(self.path)
+
+    def now(self) -> datetime:
+        """The clock of this machine, which every process that can open the file shares."""
+        return datetime.now(UTC) if self.clock is None else self.clock.now()
+
+    @contextmanager
+    def transaction(self, *, write: bool = True) -> Iterator[SqliteTransaction]:
+        with named(self.path), self.connections.lend() as connection:
+            try:
+                patiently(lambda: _begin(connection, write))
+                yield SqliteTransaction(self, connection)
+                if write:
+                    self._commit(connection)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+            if write:
+                self._checkpointer.after_commit(connection)
+
+    def _commit(self, connection: sqlite3.Connection) -> None:
+        if self.hook is not None:
+            self.hook("before", "commit")
+        try:
+            patiently(lambda: connection.execute("commit"))
+        except sqlite3.Error as error:
+            if code_of(error) == IOERR:  # the commit may have reached the disk all the same
+                raise CommitUnknown from error
+            raise
+        if self.hook is not None:
+            self.hook("after", "commit")
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def as_time(self, raw: Any) -> datetime | None:
+        return moment(raw) if isinstance(raw, int) else cast(datetime | None, raw)
+
+    def read_events(self, stream: str, after: int, upto: int, limit: int) -> list[Sequence[Any]]:
+        return self._read("read.events", stream=stream, after=after, upto=upto, limit=limit)
+
+    def read_lease(self, lease: LeaseRow) -> list[Sequence[Any]]:
+        if lease.offsets is not None:
+            return self._read("read.rows", group_id=lease.group_id, offsets=list(lease.offsets))
+        block = "read.lane" if lease.lanes > 1 else "read.range"
+        first, last = slice_of(lease.lane, lease.lanes)
+        return self._read(
+            block if not lease.holes else "read.holes",
+            stream=lease.stream,
+            low=lease.low,
+            high=lease.high,
+            binding=lease.binding,
+            first_bucket=first,
+            last_bucket=last,
+            holes=list(lease.holes),
+        )
+
+    def _read(self, block: str, **params: Any) -> list[Sequence[Any]]:
+        encoded = {name: encode(value) for name, value in params.items()}
+        with named(self.path), self.connections.lend() as connection:
+            return patiently(lambda: connection.execute(self.blocks[block], encoded).fetchall())
+
+    # --- the rest ------------------------------------------------------------------------------------------------
+
+    def outbox_params(self, event: NewEvent) -> dict[str, Any]:
+        params = event._asdict()
+        params["event_id"] = id_text(event.event_id)
+        params["available_at"] = None if event.available_at is None else micros(event.available_at)
+        if self.clock is not None:
+            params["created_at"] = micros(self.clock.now())
+        return params
+
+    def migrate(self) -> list[str]:
+        from penstock.stores.sqlite import schema
+
+        return schema.migrate(self)
+
+    def close(self) -> None:
+        self.connections.close()
+
+
+def _begin(connection: sqlite3.Connection, write: bool) -> None:
+    """A writer is the only one from here on; a reader sees from here on what is committed now."""
+    if write:
+        connection.execute("begin immediate")
+        return
+    connection.execute("begin deferred")
+    try:
+        connection.execute("select 1 from sqlite_master limit 1").fetchall()
+    except BaseException:
+        connection.execute("rollback")
+        raise
+
+
+def path_of(url: str) -> str:
+    """The file of a URL: three slashes and a relative path, or four with an absolute one. Links are resolved, because
+    SQLite names its other files after the file itself."""
+    prefix = "sqlite:///"
+    path = url[len(prefix) :]
+    if not url.startswith(prefix) or not path or path.startswith((":memory:", "file:", "?")):
+        raise InvalidUrl(
+            f"{url[:80]!r} names no file: a log has many connections, so it cannot live in memory. "
+            "Three slashes begin a relative path, four an absolute one."
+        )
+    if "?" in path or "\0" in path:
+        raise InvalidUrl(f"{url[:80]!r} has options; a SQLite log takes none.")
+    return os.path.realpath(path)

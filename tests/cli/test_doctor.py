@@ -1,0 +1,110 @@
+"""The doctor: what is in order, what is not, and what it can mend."""
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock as library
+from penstock.cli import doctor
+from tests.cli.conftest import Command
+from tests.cli.test_cli import fill
+from tests.support.postgres_server import PostgresServer
+
+Levels = dict[str, list[str]]
+
+
+@pytest.fixture
+def levels(penstock: Command) -> Callable[..., Levels]:
+    def examine(*options: str) -> Levels:
+        found: Levels = {}
+        answer = penstock("doctor", *options)
+        for one in answer.json["findings"]:
+            found.setdefault(one["check"], []).append(one["level"])
+            assert one["todo"] or one["level"] == "ok"
+        problems = [level for several in found.values() for level in several if level == "problem"]
+        assert answer.json["healthy"] is not bool(problems)
+        assert answer.code == (1 if problems else 0)
+        return found
+
+    return examine
+
+
+def test_a_log_in_order(levels: Callable[..., Levels], log_url: str) -> None:
+    fill(log_url)
+    found = levels()
+    assert found["leases"] == found["lanes"] == found["groups"] == ["ok"]
+
+
+def test_expired_leases_are_found_and_ended(levels: Callable[..., Levels], log_url: str) -> None:
+    fill(log_url)
+    with library.open(log_url) as log:
+        assert log.claim("orders", "fraud", claimed_by="gone", lease_seconds=0.001)
+    assert levels()["leases"] == ["problem"]
+    mended = levels("--repair")
+    assert mended["repair: leases"] == mended["leases"] == ["ok"]
+
+
+def test_groups_that_nobody_works_for(
+    levels: Callable[..., Levels], log_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log_url)
+    monkeypatch.setattr(doctor, "_IDLE_SECONDS", -60)
+    assert levels()["groups"] == ["problem"]
+    with library.open(log_url) as log:
+        log.pause("orders", "fraud", reason="deploy")
+    assert levels()["groups"] == ["note"]
+
+
+def test_blocked_lanes(levels: Callable[..., Levels], log_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = fill(log_url)
+    with library.open(log_url) as log:
+        log.create_group("orders", "ledger", ordering="key")
+        while lease := log.claim("orders", "ledger", claimed_by="w"):
+            failed: dict[Any, str] = {e.event_id: "boom" for e in lease.events if str(e.event_id) in ids[:2]}
+            lease.settle(failed=failed)
+    assert levels()["lanes"] == ["ok"]
+    monkeypatch.setattr(doctor, "BLOCKED_PER_LANE", 1)
+    assert levels()["lanes"] == ["problem"]
+
+
+def test_postgresql_without_durability(postgres_url: str, command: Command) -> None:
+    fill(postgres_url)
+    found = command("doctor", "--url", postgres_url, "--json")
+    said = " ".join(one["what"] for one in found.json["findings"] if one["level"] == "problem")
+    assert found.code == 1
+    assert "fsync is off" in said and "full_page_writes is off" in said  # the server of the tests is like that
+
+
+def test_missing_indexes_and_a_sequence_left_behind(postgres_url: str, command: Command) -> None:
+    fill(postgres_url)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("drop index penstock.deliveries_due")
+        connection.execute("select setval('penstock.events_offset_seq', 2)")
+    found = {one["check"]: one for one in command("doctor", "--url", postgres_url, "--json").json["findings"]}
+    assert "deliveries_due" in found["indexes"]["what"]
+    assert found["sequence"]["level"] == "problem"
+    found = {
+        one["check"]: one for one in command("doctor", "--repair", "--url", postgres_url, "--json").json["findings"]
+    }
+    assert found["repair: sequence"]["level"] == found["sequence"]["level"] == "ok"
+    with library.open(postgres_url) as log:
+        assert log.append("orders", {}, type="t").offset == 7
+
+
+def test_an_open_appender_is_named(
+    postgres: PostgresServer, postgres_url: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(postgres_url)
+    monkeypatch.setattr(doctor, "_APPENDER_SECONDS", -1)
+    with (
+        library.open(postgres_url) as log,
+        psycopg.connect(postgres_url, application_name="slow-import") as connection,
+    ):
+        log.append("orders", {}, type="t", connection=connection)
+        findings = command("doctor", "--url", postgres_url, "--json").json["findings"]
+        (held,) = [one for one in findings if one["check"] == "horizon"]
+        assert held["level"] == "problem"
+        assert "slow-import" in held["what"] and str(connection.info.backend_pid) in held["what"]
+        connection.rollback()

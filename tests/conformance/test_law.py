@@ -1,0 +1,265 @@
+"""The law is enforced by the database: raw SQL, as the owner, gets no further than the library."""
+
+from __future__ import annotations
+
+import pytest
+
+import penstock
+from penstock.core.delivery import State
+from penstock.core.lifecycle import TRANSITIONS
+from tests.conformance.helpers import RawSql, drain, orders, raw
+
+PAIRS = [(before, after) for before in State for after in State]
+
+
+@pytest.fixture
+def worked(log: penstock.Log) -> penstock.Log:
+    """A log with an open lease, an ended one and a few rows."""
+    ids = orders(log, 10)
+    log.create_group("orders", "g")
+    lease = log.claim("orders", "g", limit=5, claimed_by="w")
+    assert lease is not None
+    lease.settle(failed={ids[0]: "no"}, dead={ids[1]: "never"})
+    assert log.claim("orders", "g", limit=2, claimed_by="w") is not None
+    return log
+
+
+@pytest.mark.shows("K04")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update penstock.events set payload = payload",
+        "update penstock.events set event_type = 'other' where \"offset\" = 1",
+        'delete from penstock.events where "offset" = 1',
+        "delete from penstock.events",
+        "delete from penstock.leases",
+        "delete from penstock.deliveries",
+        "update penstock.leases set high = 99",
+        "update penstock.leases set token = 1",
+        "update penstock.leases set claimed_by = 'me'",
+        "update penstock.leases set outcome = null, ended_at = null where outcome is not null",
+        'update penstock.deliveries set "offset" = 99',
+        "update penstock.deliveries set event_type = 'other'",
+        "update penstock.deliveries set attempts = 0 where state = 'PENDING'",
+    ],
+)
+def test_history_cannot_be_rewritten(worked: penstock.Log, log_url: str, statement: str) -> None:
+    tables = ("events", "leases", "deliveries")
+    with raw(log_url) as sql:
+        before = [sql(f"select * from penstock.{table} order by 1, 2") for table in tables]
+        with pytest.raises(sql.refusal, match="penstock"):
+            sql(statement)
+        assert [sql(f"select * from penstock.{table} order by 1, 2") for table in tables] == before
+
+
+@pytest.mark.shows("K04")
+def test_an_explicit_offset_is_refused(log: penstock.Log, log_url: str) -> None:
+    (one,) = orders(log, 1)
+    with raw(log_url) as sql:
+        with pytest.raises(sql.refusal):
+            sql(
+                'insert into penstock.events ("offset", stream, event_id, event_type, payload) '
+                "values (1000, 's', %s, 't', %s)",
+                penstock.event_id("x"),
+                b"{}",
+            )
+        assert sql("select count(*) from penstock.events") == [(1,)]
+
+
+@pytest.mark.shows("K04")
+def test_truncate_copy_and_the_replica_role_get_no_further(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+    """PostgreSQL only: SQLite has neither TRUNCATE nor COPY nor roles."""
+    import psycopg
+
+    log, url = postgres_log, postgres_log_url
+    ids = orders(log, 3)
+    log.create_group("orders", "g")
+    drain(log, limit=1)
+    with psycopg.connect(url, autocommit=True) as owner:
+        for role in ("origin", "replica"):
+            owner.execute(f"set session_replication_role = {role}")
+            for table in ("events", "leases", "deliveries"):
+                with pytest.raises(psycopg.Error, match="append-only"):
+                    owner.execute(f"truncate penstock.{table}")
+                with pytest.raises(psycopg.Error, match="append-only"):
+                    owner.execute(f"delete from penstock.{table}")
+            with pytest.raises(psycopg.Error, match="append-only"):
+                owner.execute("update penstock.events set payload = ''")
+        owner.execute("set session_replication_role = origin")
+        suffix = url.rpartition("/")[2]
+        for kind in ("producer", "worker"):
+            role = f"{kind}_{suffix}"
+            owner.execute(f"create role {role} login")
+            owner.execute(f"select penstock.grant_{kind}('{role}')")
+            with psycopg.connect(url, user=role, autocommit=True) as other:
+                row = (
+                    "insert into penstock.events ({}stream, event_id, event_type, payload) {} values ({}%s, %s, %s, %s)"
+                )
+                values = ("s", penstock.event_id(role), "t", b"{}")
+                for overriding in ("", "overriding system value"):
+                    with pytest.raises(psycopg.Error):
+                        other.execute(row.format('"offset", ', overriding, "9999, "), values)
+                with pytest.raises(psycopg.errors.InsufficientPrivilege), other.cursor() as cursor:
+                    with cursor.copy(
+                        'copy penstock.events ("offset", stream, event_id, event_type, payload) from stdin'
+                    ) as copy:
+                        copy.write_row((9999, "s", str(penstock.event_id("y")), "t", b"{}"))
+                other.execute(row.format("", "", ""), values)  # what it is meant to do works
+                for statement in ("delete from penstock.events", "update penstock.events set payload = ''"):
+                    with pytest.raises(psycopg.Error):
+                        other.execute(statement)
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    other.execute("select penstock.remove_events('orders', 100)")
+            owner.execute(f"drop owned by {role}")
+            owner.execute(f"drop role {role}")
+        assert owner.execute("select count(*) from penstock.events").fetchone() == (5,)
+    assert [event.event_id for event in log.read("orders")] == ids
+
+
+def bring_to(log: penstock.Log, url: str, state: State) -> object:
+    """A delivery with a row in the wanted state."""
+    (one,) = orders(log, 1)
+    log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
+    lease = log.claim("orders", "g", claimed_by="w")
+    assert lease is not None
+    if state is State.DEAD:
+        lease.settle(dead={one: "never"})
+        return one
+    lease.settle(failed={one: "no"})
+    if state is not State.PENDING:
+        again = log.claim("orders", "g", claimed_by="w")
+        assert again is not None
+        if state is State.PUBLISHED:
+            again.settle()
+    return one
+
+
+@pytest.mark.shows("K05")
+@pytest.mark.parametrize(("before", "after"), PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
+def test_all_sixteen_pairs_in_raw_sql(log: penstock.Log, log_url: str, before: State, after: State) -> None:
+    bring_to(log, log_url, before)
+    now = "clock_timestamp()" if log_url.startswith("postgres") else "1"
+    fields = {
+        State.PENDING: "claimed_at = null, claimed_by = null, published_at = null",
+        State.CLAIMED: f"claimed_at = {now}, claimed_by = 'raw', published_at = null",
+        State.PUBLISHED: f"claimed_at = null, claimed_by = null, published_at = {now}",
+        State.DEAD: "claimed_at = null, claimed_by = null, published_at = null",
+    }
+    statement = f"update penstock.deliveries set state = '{after}', {fields[after]}"
+    with raw(log_url) as sql:
+        row = sql("select * from penstock.deliveries")
+        if (before, after) in TRANSITIONS:
+            sql(statement)
+            assert sql("select state from penstock.deliveries") == [(after,)]
+        else:
+            with pytest.raises(sql.refusal, match=f"{before} -> {after} is not a transition"):
+                sql(statement)
+            assert sql("select * from penstock.deliveries") == row
+
+
+@pytest.mark.shows("K05", "K25")
+@pytest.mark.parametrize("state", list(State))
+def test_the_api_knows_the_same_six(log: penstock.Log, log_url: str, state: State) -> None:
+    one = bring_to(log, log_url, state)
+
+    def now() -> str:
+        return log.delivery("orders", "g", one).state
+
+    assert now() == state
+    assert log.redrive("orders", "g", event_ids=[one], dry_run=True).count == (state is State.DEAD)
+    assert log.replay("orders", "g", event_ids=[one], dry_run=True).count == (state is State.PUBLISHED)
+    if state is State.PENDING:
+        assert log.kill("orders", "g", event_ids=[one], reason="why").count == 1
+        shown = log.delivery("orders", "g", one)
+        assert (shown.state, shown.last_error, shown.history[-1].outcome) == ("DEAD", "why", "killed")
+        assert shown.attempts == 2, "killing goes through CLAIMED"
+        return
+    expected = penstock.InFlight if state is State.CLAIMED else penstock.IllegalTransition
+    with pytest.raises(expected):
+        log.kill("orders", "g", event_ids=[one])
+    with pytest.raises(expected):
+        log.reschedule("orders", "g", event_ids=[one], available_at=log.read("orders")[0].created_at)
+    assert now() == state
+
+
+@pytest.mark.shows("K05")
+@pytest.mark.parametrize("state", ["CLAIMED", "PUBLISHED", "DEAD"])
+def test_a_row_is_born_pending_or_in_its_lease(log: penstock.Log, log_url: str, state: str) -> None:
+    ids = orders(log, 2)
+    log.create_group("orders", "g")
+    with raw(log_url) as sql:
+
+        def insert(lease: object) -> None:
+            now = "clock_timestamp()" if sql.kind == "postgresql" else "1"
+            claimed = f"{now}, 'raw'" if state == "CLAIMED" else "null, null"
+            published = now if state == "PUBLISHED" else "null"
+            dead = now if state == "DEAD" else "null"
+            sql(
+                'insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, bucket, state, '
+                f"claimed_at, claimed_by, published_at, dead_at, lease) values (1, 1, 'orders', 'g', %s, 't', 1, '{state}', "
+                f"{claimed}, {published}, {dead}, %s)",
+                ids[0],
+                lease,
+            )
+
+        for lease in (None, 77):
+            with pytest.raises(sql.refusal, match="cannot be born"):
+                insert(lease)
+        held = log.claim("orders", "g", limit=1, claimed_by="w")
+        assert held is not None
+        if state == "CLAIMED":
+            with pytest.raises(sql.refusal, match="cannot be born"):
+                insert(held.id)
+        else:
+            insert(held.id)
+            assert sql("select state from penstock.deliveries") == [(state,)]
+
+
+@pytest.mark.shows("K06")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "claimed_at = {now}",
+        "claimed_by = 'x'",
+        "published_at = {now}",
+        "state = 'CLAIMED'",
+        "state = 'CLAIMED', claimed_at = {now}",
+        "state = 'CLAIMED', claimed_by = 'x'",
+        "state = 'CLAIMED', claimed_at = {now}, claimed_by = 'x', published_at = {now}",
+    ],
+)
+def test_field_invariants_are_constraints(log: penstock.Log, log_url: str, fields: str) -> None:
+    bring_to(log, log_url, State.PENDING)
+    with raw(log_url) as sql:
+        before = sql("select * from penstock.deliveries")
+        now = "clock_timestamp()" if sql.kind == "postgresql" else "1"
+        with pytest.raises(sql.refusal):
+            sql(f"update penstock.deliveries set {fields.format(now=now)}")
+        assert sql("select * from penstock.deliveries") == before
+
+
+@pytest.mark.shows("K32")
+def test_the_second_vocabulary_is_readable(log: penstock.Log, log_url: str) -> None:
+    ids = orders(log, 4)
+    log.create_group("orders", "g")
+    lease = log.claim("orders", "g", limit=2, claimed_by="w")
+    assert lease is not None
+    lease.settle(dead={ids[0]: "no"})
+    held = log.claim("orders", "g", limit=1, claimed_by="w-2")
+    assert held is not None
+    with raw(log_url) as sql:
+        rows = _second(sql)
+    assert [row[:2] for row in rows] == [("DEAD", None), ("DELIVERED", None), ("DELIVERING", "w-2"), ("PENDING", None)]
+    assert [row[2] for row in rows] == [False, False, True, False] and [row[3] for row in rows] == [
+        False,
+        True,
+        False,
+        False,
+    ]
+
+
+def _second(sql: RawSql) -> list[tuple[object, ...]]:
+    rows = sql(
+        'select status, locked_by, locked_at is not null, delivered_at is not null from penstock.delivery_v2 order by "offset"'
+    )
+    return [(status, by, bool(locked), bool(delivered)) for status, by, locked, delivered in rows]

@@ -98,14 +98,7 @@ def test_a_bad_line_refuses_the_file(penstock: Command, line: str, code: str) ->
         (("events", "orders", "--state", "DEAD"), 2, "usage"),
         (("events", "orders", "--group", "fraud", "--state", "LOST"), 2, "invalid_input"),
         (("events", "orders", "--limit", 0), 2, "usage"),
-        (
-            (
-                "events",
-                "or ders",
-            ),
-            2,
-            "invalid_name",
-        ),
+        (("events", "or ders"), 2, "invalid_name"),
         (("group", "create", "orders", "g", "--start", "middle"), 2, "invalid_input"),
         (("group", "create", "orders", "g", "--types", "a..b"), 2, "invalid_pattern"),
         (("group", "create", "orders", "g", "--lanes", 3, "--keyed"), 2, "invalid_input"),

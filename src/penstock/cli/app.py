@@ -9,8 +9,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-import typer
-
 from penstock.cli.command import root
 from penstock.cli.failures import report
 
@@ -25,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
         code = root(args=list(arguments), prog_name="penstock", standalone_mode=False)
     except BrokenPipeError:
         return _reader_left()
-    except (Exception, typer.Abort) as error:
+    except Exception as error:
         with contextlib.suppress(BrokenPipeError):
             return report(error, arguments)
         return _reader_left()

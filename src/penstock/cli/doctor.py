@@ -76,14 +76,14 @@ def examine(log: Log) -> list[Finding]:
     """Every check that fits the store; nothing is changed."""
     with log.store.transaction(write=False) as tx:
         now = tx.now()
-        settings = _postgres(log, tx, now) if log.store.kind == "postgresql" else _sqlite(log, tx)
-        findings = [*settings, *_expired(tx, now), *_blocked(tx)]
+        database = _postgres(tx, now) if log.store.kind == "postgresql" else _sqlite(tx)
+        findings = [*database, *_indexes(log, tx), *_expired(tx, now), *_blocked(tx)]
         claims = tx.rows("doctor.last_claim")
     return [*findings, *_idle(log, claims, now)]
 
 
 def _repair(log: Log) -> Iterator[Finding]:
-    if "doctor.repair_sequence" in log.store.blocks:
+    if log.store.kind == "postgresql":  # SQLite's own never falls behind
         with log.store.transaction() as tx:
             row = tx.one("doctor.repair_sequence")
         last = 0 if row is None else row.value
@@ -95,7 +95,7 @@ def _repair(log: Log) -> Iterator[Finding]:
 # --- the database --------------------------------------------------------------------------------------------------
 
 
-def _postgres(log: Log, tx: Transaction, now: datetime) -> Iterator[Finding]:
+def _postgres(tx: Transaction, now: datetime) -> Iterator[Finding]:
     settings = {row.name: row.setting for row in tx.rows("doctor.settings")}
     version = settings.get("server_version", "0")
     if int(re.match(r"\d*", version)[0] or 0) < _OLDEST_POSTGRES:  # type: ignore[index]  # \d* always matches
@@ -109,20 +109,8 @@ def _postgres(log: Log, tx: Transaction, now: datetime) -> Iterator[Finding]:
         yield Finding(Level.PROBLEM, "durability", what, f"alter system set {name} = on; select pg_reload_conf();")
     if not off:
         yield Finding(Level.OK, "durability", "fsync, synchronous_commit and full_page_writes are on.")
-    yield from _indexes(log, tx)
     yield from _sequence(tx)
     yield from _holders(tx, now)
-
-
-def _indexes(log: Log, tx: Transaction) -> Iterator[Finding]:
-    schema = getattr(log.store, "schema", "penstock")
-    wanted = {name for *_, text in blocks.migrations("postgres", schema) for name in _INDEX.findall(text)}
-    missing = sorted(wanted - {row.name for row in tx.rows("doctor.indexes")})
-    if missing:
-        todo = "Create them again as in `penstock init --sql`."
-        yield Finding(Level.PROBLEM, "indexes", f"Missing: {', '.join(missing)}.", todo)
-    else:
-        yield Finding(Level.OK, "indexes", f"All {len(wanted)} are there.")
 
 
 def _sequence(tx: Transaction) -> Iterator[Finding]:
@@ -151,25 +139,31 @@ def _holders(tx: Transaction, now: datetime) -> Iterator[Finding]:
         yield Finding(Level.OK, "horizon", "No open transaction holds deliveries back.")
 
 
-def _sqlite(log: Log, tx: Transaction) -> Iterator[Finding]:
+def _sqlite(tx: Transaction) -> Iterator[Finding]:
     if sqlite3.sqlite_version_info < _SQLITE_FIXED:
         what = f"SQLite {sqlite3.sqlite_version} can, very rarely, lose a commit when it resets the WAL."
         todo = f"Use a Python with SQLite {'.'.join(map(str, _SQLITE_FIXED))} or newer when you can."
         yield Finding(Level.NOTE, "sqlite", what, todo)
     else:
         yield Finding(Level.OK, "sqlite", f"SQLite {sqlite3.sqlite_version}")
-    if "doctor.settings" in log.store.blocks:
-        settings = {row.name: str(row.setting).lower() for row in tx.rows("doctor.settings")}
-        yield from _sqlite_settings(settings)
-
-
-def _sqlite_settings(settings: dict[str, str]) -> Iterator[Finding]:
-    synchronous = settings.get("synchronous", "unknown")
-    if synchronous in ("2", "3", "full", "extra"):
-        yield Finding(Level.OK, "durability", "synchronous is FULL.")
+    settings = {row.name: str(row.setting).lower() for row in tx.rows("doctor.settings")}
+    synchronous, journal = settings.get("synchronous", "unknown"), settings.get("journal_mode", "unknown")
+    if synchronous in ("full", "extra"):
+        yield Finding(Level.OK, "durability", f"synchronous is {synchronous}, the journal is {journal}.")
     else:
         what = f"synchronous is {synchronous}: a power cut may lose what was answered as stored."
         yield Finding(Level.PROBLEM, "durability", what, "Open the log through Penstock, which sets synchronous=FULL.")
+
+
+def _indexes(log: Log, tx: Transaction) -> Iterator[Finding]:
+    dialect = "postgres" if log.store.kind == "postgresql" else "sqlite"
+    wanted = {name for *_, text in blocks.migrations(dialect) for name in _INDEX.findall(text)}
+    missing = sorted(wanted - {row.name for row in tx.rows("doctor.indexes")})
+    if missing:
+        todo = "Create them again as in `penstock init --sql`."
+        yield Finding(Level.PROBLEM, "indexes", f"Missing: {', '.join(missing)}.", todo)
+    else:
+        yield Finding(Level.OK, "indexes", f"All {len(wanted)} are there.")
 
 
 # --- the groups ----------------------------------------------------------------------------------------------------

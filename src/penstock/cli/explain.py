@@ -33,7 +33,7 @@ def explain(
     if code is None:
         rows = [(name, Text(_message(error))) for name, error in known.items()]
         documents = [_document(error) for error in known.values()]
-        session.answer({"errors": documents}, lambda: output.table(("code", "meaning…"), rows))
+        session.answer({"errors": documents}, lambda: output.pairs(rows))
         return
     wanted = code.strip().strip("[]").lower().replace("-", "_")
     by_name = {error.__name__.lower(): error for error in known.values()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -25,6 +25,7 @@ _COLOURS: Mapping[str, str] = {
     State.DEAD: "bold red",
 }
 NONE = "-"
+_WIDE, _NARROWEST, _GAP = 110, 12, 2  # letters
 _PIPE_WIDTH = 200  # a pipe has no width; cutting its columns at 80 would lose what the reader greps for
 
 
@@ -125,20 +126,36 @@ def _console(*, stderr: bool) -> Console:
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
-def table(columns: Iterable[str], rows: Iterable[Iterable[RenderableType]], *, title: str | None = None) -> Table:
-    """A compact table. A column whose name starts with `>` is right-aligned; one that ends with `…` may be cut."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
-    for name in columns:
-        numeric, cut = name.startswith(">"), name.endswith("…")
+def table(columns: Iterable[str], rows: Iterable[Sequence[RenderableType]], *, title: str | None = None) -> Table:
+    """A compact table. `>name` is right-aligned, `name…` is cut where space is short, `name?` is then left out."""
+    width, cells = console().width, list(rows)
+    wanted = [(place, name) for place, name in enumerate(columns) if width >= _WIDE or not name.endswith("?")]
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title=title,
+        title_justify="left",
+        title_style="bold",
+    )
+    fixed = sum(_width(name, place, cells) + _GAP for place, name in wanted if not name.endswith("…"))
+    cut = max(_NARROWEST, (width - fixed) // max(1, sum(name.endswith("…") for _, name in wanted)) - _GAP)
+    for _, name in wanted:
         made.add_column(
-            name.strip(">…"),
-            justify="right" if numeric else "left",
+            name.strip(">…?"),
+            justify="right" if name.startswith(">") else "left",
             no_wrap=True,
-            overflow="ellipsis" if cut else "fold",
+            overflow="ellipsis" if name.endswith("…") else "fold",
+            max_width=cut if name.endswith("…") else None,
         )
-    for row in rows:
-        made.add_row(*row)
+    for row in cells:
+        made.add_row(*(row[place] for place, _ in wanted))
     return made
+
+
+def _width(name: str, place: int, cells: Iterable[Sequence[RenderableType]]) -> int:
+    return max([len(name.strip(">…?")), *(len(str(row[place])) for row in cells)])
 
 
 def pairs(rows: Iterable[tuple[str, RenderableType]]) -> Table:

@@ -46,7 +46,7 @@ def event_table(found: Sequence[Event]) -> RenderableType:
         )
         for one in found
     )
-    return output.table((">offset", "type", "key", "created", "event id", "payload…"), rows) if found else _NOTHING
+    return output.table((">offset", "type", "key", "created", "event id?", "payload…"), rows) if found else _NOTHING
 
 
 def delivery_table(found: Sequence[DeliveryRecord]) -> RenderableType:
@@ -64,7 +64,7 @@ def delivery_table(found: Sequence[DeliveryRecord]) -> RenderableType:
         )
         for one in found
     )
-    columns = (">offset", "type", "key", "state", ">tries/failed", "when", "event id", "error…")
+    columns = (">offset", "type", "key", "state", ">tries/failed", "when", "event id?", "error…")
     return output.table(columns, rows) if found else _NOTHING
 
 
@@ -137,5 +137,5 @@ def stats_tables(found: Stats) -> RenderableType:
         )
         for one in found.groups
     )
-    columns = ("stream", "group", ">pending", ">claimed", ">published", ">dead", ">lag", ">oldest", ">rate", "")
+    columns = ("stream…", "group…", ">pending", ">claimed", ">published", ">dead", ">lag", ">oldest", ">rate?", "")
     return Stacked(Text(f"events: {counts} · horizon {found.horizon:,}"), output.table(columns, rows))

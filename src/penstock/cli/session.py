@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import typer
 from rich.console import RenderableType
@@ -108,11 +108,12 @@ class Session:
 
 
 def sqlite_path(url: str) -> Path | None:
-    """The file of an SQLite URL; None for other stores and for logs in memory."""
-    if not url.startswith("sqlite:///"):
+    """The file of an SQLite URL; None for other stores."""
+    if urlsplit(url).scheme != "sqlite":
         return None
-    path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
-    return None if path in ("", ":memory:") else Path(path)
+    from penstock.stores.sqlite.store import path_of
+
+    return Path(path_of(url))
 
 
 def without_password(url: str) -> str:

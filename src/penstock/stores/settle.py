@@ -326,13 +326,17 @@ class _Settling:
             raise NotInLease("`upto` lies outside the lease.")
         if not wanted:
             return
-        self.known = {row.offset: row for row in self._members(offsets=sorted(wanted))}
-        finished = (o for o in named if self.upto is not None and o > self.upto)
-        if wanted - self.known.keys() or any(finished):
-            raise NotInLease(f"Not in the lease: {sorted(wanted - self.known.keys())[:10]}.")
+        self.known = {row.offset: row for row in self._members(self.lease.high, offsets=sorted(wanted))}
+        strangers = wanted - self.known.keys()
+        if self.upto is not None:
+            strangers |= {offset for offset in named if offset > self.upto}
+        if strangers:
+            raise NotInLease(f"Not in the lease, or beyond its finished part: {sorted(strangers)[:10]}.")
 
-    def _members(self, *, offsets: list[int] | None = None, keys: list[str] | None = None) -> list[Row]:
-        """Members by offset, or all finished ones of some keys; with the failures each had before."""
+    def _members(
+        self, high: int | None, *, offsets: list[int] | None = None, keys: list[str] | None = None
+    ) -> list[Row]:
+        """Members up to an offset, some by offset or all of some keys; with the failures each had before."""
         first, last = slice_of(self.lease.lane, self.lease.lanes)
         span = self.group.span(self.lease.binding) if self.lease.offsets is None else None
         return self.tx.rows(
@@ -341,7 +345,7 @@ class _Settling:
             group_id=self.group.group_id,
             stream=self.group.stream,
             low=self.lease.low,
-            high=self.upto,
+            high=high,
             listed=self.lease.offsets,
             holes=list(self.lease.holes),
             first_bucket=first,
@@ -414,7 +418,7 @@ class _Settling:
         keys = sorted({key for o in stopped if (key := self.known[o].ordering_key) is not None})
         if not keys:
             return []
-        members = [(row.offset, row.ordering_key) for row in self._members(keys=keys)]
+        members = [(row.offset, row.ordering_key) for row in self._members(self.upto, keys=keys)]
         return held_back(members, stopped)
 
     def _failure(self, offset: int, failure: Failure) -> Given:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import orjson
 
-from penstock.core.event import NewEvent
+from penstock.core.codec import JSON
+from penstock.core.event import EventColumns, NewEvent
 from penstock.stores.duplicates import check_same
 from penstock.stores.sqlite.values import id_text, micros
 
@@ -16,24 +18,21 @@ from penstock.stores.sqlite.values import id_text, micros
 def append(
     connection: sqlite3.Connection,
     blocks: Mapping[str, str],
-    events: Sequence[NewEvent],
+    events: Sequence[NewEvent] | EventColumns,
     *,
     unique: bool,
     created_at: datetime,
 ) -> int:
     """Store events; returns how many were duplicates."""
     stamp = micros(created_at)
-    ids = [id_text(event.event_id) for event in events]
-    rows = (
-        (stream, text, kind, payload, content_type, headers, metadata, partition, key, bucket, due and micros(due), stamp)
-        for text, (stream, _, kind, payload, content_type, headers, metadata, partition, key, bucket, due) in zip(
-            ids, events, strict=True
-        )
-    )
-    if unique:
-        connection.executemany(blocks["append.new"], rows)
+    if isinstance(events, EventColumns):
+        connection.executemany(blocks["append.new"], _of_columns(events, stamp))
         return 0
-    stored = connection.executemany(blocks["append.many"], rows).rowcount
+    ids = [id_text(event.event_id) for event in events]
+    if unique:
+        connection.executemany(blocks["append.new"], _of_events(events, ids, stamp))
+        return 0
+    stored = connection.executemany(blocks["append.many"], _of_events(events, ids, stamp)).rowcount
     if stored == len(events):
         return 0
     found = connection.execute(blocks["append.known"], {"ids": orjson.dumps(ids).decode()})
@@ -41,3 +40,17 @@ def append(
     for text, event in zip(ids, events, strict=True):
         check_same(text, known[text], event)
     return len(events) - stored
+
+
+def _of_columns(events: EventColumns, stamp: int) -> Iterator[tuple[Any, ...]]:
+    stream, buckets = events.stream, events.buckets
+    columns = zip(events.event_ids, events.event_types, events.payloads, events.ordering_keys, strict=True)
+    for event_id, kind, payload, key in columns:
+        bucket = None if key is None else buckets[key]
+        yield stream, id_text(event_id), kind, payload, JSON, None, None, None, key, bucket, None, stamp
+
+
+def _of_events(events: Sequence[NewEvent], ids: Sequence[str], stamp: int) -> Iterator[tuple[Any, ...]]:
+    for text, event in zip(ids, events, strict=True):
+        due = None if event.available_at is None else micros(event.available_at)
+        yield event.stream, text, *event[2:10], due, stamp

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, cast
 
-from penstock.core.event import NewEvent
+from penstock.core.event import EventColumns, NewEvent
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.errors import CommitUnknown, EffectFailed, InvalidUrl
@@ -66,7 +66,7 @@ class SqliteTransaction:
             hook("after", block)
 
     def _naming(self, text: str, params: dict[str, Any]) -> list[str]:
-        """The view's arms look up offsets only if they stand in the statement itself: SQLite pushes no subquery down."""
+        """The view looks up offsets that stand in the statement; SQLite pushes no subquery down into its arms."""
         offsets = params.get("offsets")
         ids = params.get("event_ids", params.get("ids"))
         if offsets is None and ids is not None:
@@ -99,7 +99,7 @@ class SqliteTransaction:
         assert row is not None
         return int(row.last)
 
-    def append(self, events: Sequence[NewEvent], *, unique: bool) -> int:
+    def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
         hook = self._store.hook
         if hook is not None:
             hook("before", "append")

@@ -15,10 +15,11 @@ select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.
 
 -- name: inspect.attempts
 -- What did not succeed, out of the log of rows and out of the leases that held the event as part of a range.
-select attempt, failures, replays, outcome, error, error_code, claimed_by, claimed_at, ended_at, lease
+select attempt, failures, replays, outcome, error, error_code, claimed_by, claimed_at, ended_at, lease from (
+select id, attempt, failures, replays, outcome, error, error_code, claimed_by, claimed_at, ended_at, lease
   from penstock.attempt_log where group_id = %(group_id)s and "offset" = %(offset)s
 union all
-select l.attempts, 0, l.replay,
+select 0, l.attempts, 0, l.replay,
        case when l.outcome = 'settled' and l.upto >= %(offset)s then 'published'
             when l.outcome = 'settled' then 'released' else coalesce(l.outcome, 'claimed') end,
        null, null, l.claimed_by, l.claimed_at, l.ended_at, l.id
@@ -27,7 +28,8 @@ select l.attempts, 0, l.replay,
    and %(bucket)s::int * l.lanes / 256 = l.lane and %(offset)s <> all(l.holes)
    and not exists (select 1 from penstock.attempt_log a
                     where a.group_id = l.group_id and a."offset" = %(offset)s and a.lease = l.id)
- order by ended_at nulls last, attempt;
+) remembered
+ order by ended_at nulls last, replays, attempt, id;
 
 -- name: inspect.event
 select "offset", event_id, event_type, coalesce(bucket, mod("offset", 256))::int as bucket from penstock.events

@@ -1,7 +1,6 @@
 -- The log, its groups and their lifecycle. Times are microseconds since 1970-01-01 UTC; arrays are JSON.
 
 -- AUTOINCREMENT: an offset is never given twice, not even after the newest events were pruned.
--- An index ends with the rowid, which is the offset: (stream) finds a range of a stream.
 create table if not exists penstock_events (
   "offset"      integer primary key autoincrement check ("offset" > 0),
   stream        text not null check (length(stream) between 1 and 128),
@@ -18,8 +17,9 @@ create table if not exists penstock_events (
   created_at    integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000000.0) as integer))
                 check (typeof(created_at) = 'integer')
 );
-create index if not exists penstock_events_stream on penstock_events (stream);
-create index if not exists penstock_events_delayed on penstock_events (stream) where available_at is not null;
+-- With the bucket in it, a claim of a lane never visits the events themselves.
+create index if not exists penstock_events_stream on penstock_events (stream, "offset", bucket);
+create index if not exists penstock_events_delayed on penstock_events (stream, "offset") where available_at is not null;
 create index if not exists penstock_events_created on penstock_events (stream, created_at);
 
 create table if not exists penstock_groups (

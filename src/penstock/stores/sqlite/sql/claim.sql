@@ -98,20 +98,22 @@ select coalesce(case when count(*) = :most then max("offset") end, :high) as hig
          order by "offset" limit :most) members;
 
 -- name: claim.plain_range
--- A filter or lanes, but nothing to step over.
+-- A filter or lanes, but nothing to step over. Only a filter visits the events; for lanes the index is enough.
 with members as materialized (
   select "offset" from (
-    select "offset", event_type, headers, coalesce(bucket, "offset" % 256) as bucket
+    select "offset", coalesce(bucket, "offset" % 256) as bucket
       from penstock_events indexed by penstock_events_stream
      where stream = :stream and "offset" > :low and "offset" <= :high
-     order by "offset" limit :scan) e
+     order by "offset" limit :scan) s
    where bucket between :first_bucket and :last_bucket
-     and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
-           select 1 from penstock_binding_types t where t.binding = :binding and event_type glob t."glob"
-              and length(event_type) - length(replace(event_type, '.', '')) between t.min_dots and t.max_dots))
-     and (:headers is null or not exists (
-           select 1 from json_each(:headers) h
-            where not exists (select 1 from json_each(headers) x where x.key = h.key and x.value = h.value)))
+     and ((:headers is null and not exists (select 1 from penstock_binding_types where binding = :binding)) or exists (
+           select 1 from penstock_events e where e."offset" = s."offset"
+              and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
+                    select 1 from penstock_binding_types t where t.binding = :binding and e.event_type glob t."glob"
+                       and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
+              and (:headers is null or not exists (
+                    select 1 from json_each(:headers) h
+                     where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))))
    order by "offset" limit :most
 ), counted as materialized (select count(*) as n, max("offset") as last from members)
 select case when n = :most then last

@@ -42,6 +42,7 @@ select e."offset", e.event_id, e.ordering_key, e.created_at, coalesce(d.failures
  order by e."offset";
 
 -- name: settle.count_tail
+-- Wanted events of a range; with a group, only those without a row of their own.
 select count(*) as members from penstock_events e indexed by penstock_events_stream
  where e.stream = :stream and e."offset" > :low and e."offset" <= :high
    and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
@@ -51,7 +52,9 @@ select count(*) as members from penstock_events e indexed by penstock_events_str
    and (:headers is null or not exists (
          select 1 from json_each(:headers) h
           where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-   and e."offset" not in (select value from json_each(:holes));
+   and e."offset" not in (select value from json_each(:holes))
+   and (:without_rows_of is null or not exists (
+         select 1 from penstock_deliveries d where d.group_id = :without_rows_of and d."offset" = e."offset"));
 
 -- name: settle.insert_rows
 -- Exceptions out of a range: each gets a row, born as the outcome of this open lease.

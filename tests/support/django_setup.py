@@ -1,0 +1,35 @@
+"""A Django connection without a Django project."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+from urllib.parse import urlsplit
+
+_number = itertools.count()
+
+
+def connect(url: str) -> tuple[Any, Any]:
+    """A connection of its own alias, and `transaction.atomic`."""
+    import django
+    from django.conf import settings
+    from django.db import connections, transaction
+
+    if not settings.configured:
+        settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}, USE_TZ=True)
+        django.setup()
+    alias = f"penstock{next(_number)}"
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        database = {"ENGINE": "django.db.backends.sqlite3", "NAME": url.removeprefix("sqlite:///")}
+    else:
+        database = {
+            "ENGINE": "django.db.backends.postgresql",
+            "NAME": parts.path.lstrip("/"),
+            "USER": parts.username,
+            "HOST": parts.hostname,
+            "PORT": parts.port,
+        }
+    connections.databases[alias] = {**connections.databases["default"], **database}
+    connections.configure_settings(connections.databases)
+    return connections[alias], transaction.atomic

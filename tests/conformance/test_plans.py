@@ -1,0 +1,177 @@
+"""Why it stays quick: the plans behind the figures of `./run bench`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from tests.conformance.helpers import drain
+from tests.support.postgres_server import PostgresServer
+
+EVENTS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def million(postgres: PostgresServer) -> Iterator[tuple[penstock.Log, psycopg.Connection[Any]]]:
+    """A million events, half of them handled in 5,000 leases' worth of history, some dead, some waiting."""
+    url = postgres.create_database()
+    with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as sql:
+        sql.execute("""
+            insert into penstock.events (stream, event_id, event_type, payload, ordering_key, bucket)
+            select case when mod(n, 10) = 0 then 'other' else 'orders' end, gen_random_uuid(), 'order.' || mod(n, 5), '{}',
+                   'k' || mod(n, 1000), mod(n, 256) from generate_series(1, %s) n""", (EVENTS,))
+        for group, ordering in (("g", None), ("ordered", "key")):
+            log.create_group("orders", group, ordering=ordering)
+            for number in range(25):
+                lease = log.claim("orders", group, limit=20_000, claimed_by="w")
+                assert lease is not None
+                bad = {event.event_id: "no" for event in lease.events[:40]}
+                lease.settle(dead=bad if number % 2 else {}, failed={} if number % 2 else bad)
+        sql.execute("vacuum analyze")
+        yield log, sql
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+class Watched:
+    """Runs one operation and keeps the plan of every statement it made."""
+
+    def __init__(self, log: penstock.Log, sql: psycopg.Connection[Any]) -> None:
+        self.log, self.sql = log, sql
+
+    def explain(self, block: str, **params: Any) -> list[dict[str, Any]]:
+        text = "explain (analyze, buffers, format json) " + self.log.store.blocks[block]
+        row = self.sql.execute(text, params, prepare=False).fetchone()  # type: ignore[arg-type]
+        assert row is not None
+        found = row[0] if isinstance(row[0], list) else json.loads(row[0])
+        return list(nodes(found[0]["Plan"]))
+
+
+def read_rows(plan: list[dict[str, Any]], table: str) -> float:
+    return sum(
+        node["Actual Rows"] * node["Actual Loops"] + node.get("Rows Removed by Filter", 0) * node["Actual Loops"]
+        for node in plan
+        if node.get("Relation Name") == table
+    )
+
+
+def scans(plan: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    return {(node["Node Type"], node["Relation Name"]) for node in plan if "Relation Name" in node}
+
+
+@pytest.mark.shows("K30")
+def test_a_claim_looks_at_its_share_and_no_more(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    log, sql = million
+    watched = Watched(log, sql)
+    group = next(one for one in log.groups("orders") if one.group_name == "g")
+    cursor = watched.explain("claim.lanes", group_id=group.group_id, lanes=1)
+    assert ("Seq Scan", "leases") not in scans(cursor) and read_rows(cursor, "leases") <= 2
+    for low in (0, 900_000):
+        whole = watched.explain("claim.whole_range", stream="orders", low=low, high=EVENTS, most=100)
+        assert scans(whole) == {("Index Only Scan", "events")} and read_rows(whole, "events") <= 100
+    due = watched.explain(
+        "claim.due_rows", group_id=group.group_id, now=log.read("orders", limit=1)[0].created_at, first_bucket=0, last_bucket=255, most=100
+    )
+    assert ("Seq Scan", "deliveries") not in scans(due)
+    odd = watched.explain(
+        "claim.exceptions",
+        group_id=group.group_id,
+        stream="orders",
+        low=900_000,
+        high=EVENTS,
+        now=log.read("orders", limit=1)[0].created_at,
+        ordered=False,
+        first_bucket=0,
+        last_bucket=255,
+        halts=False,
+    )
+    assert not {kind for kind, _ in scans(odd)} & {"Seq Scan"} and read_rows(odd, "events") == 0
+
+
+@pytest.mark.shows("K30")
+def test_a_lane_is_claimed_from_the_index_alone(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    log, sql = million
+    plan = Watched(log, sql).explain(
+        "claim.plain_range",
+        stream="orders",
+        low=600_000,
+        high=EVENTS,
+        scan=50_000,
+        most=1_000,
+        first_bucket=0,
+        last_bucket=31,
+        type_regex=None,
+        headers=None,
+    )
+    assert scans(plan) == {("Index Only Scan", "events")} and read_rows(plan, "events") <= 60_000
+
+
+@pytest.mark.shows("K30")
+def test_settle_and_lookups_use_their_index(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    log, sql = million
+    watched = Watched(log, sql)
+    for block, params in (
+        ("lease.find", {"id": 7}),
+        ("outbox.find", None),
+        ("inspect.event", {"stream": "orders", "event_id": log.read("orders", limit=1)[0].event_id, "offset": None}),
+    ):
+        if params is None:
+            continue
+        plan = watched.explain(block, **params)
+        kinds = {kind for kind, table in scans(plan) if table in ("events", "leases")}
+        assert "Seq Scan" not in kinds or read_rows(plan, "leases") < 200, (block, kinds)
+
+
+@pytest.mark.shows("K33")
+def test_dead_letters_on_the_view_read_only_deliveries(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    _, sql = million
+    for where in ("group_name = 'g' and state = 'DEAD'", "state = 'DEAD' and stream = 'orders'"):
+        row = sql.execute(
+            f"explain (analyze, format json) select event_id, last_error from penstock.delivery where {where}"  # type: ignore[arg-type]
+        ).fetchone()
+        assert row is not None
+        plan = list(nodes(row[0][0]["Plan"]))
+        assert {table for _, table in scans(plan)} == {"deliveries"}
+
+
+@pytest.mark.shows("K33")
+def test_one_events_deliveries_are_found_by_index(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    log, sql = million
+    for offset in (100, 500_001, 999_999):
+        event = log.read("orders", after=offset, limit=1)[0]
+        row = sql.execute(
+            "explain (analyze, format json) select * from penstock.delivery where event_id = %s", (event.event_id,), prepare=False
+        ).fetchone()
+        assert row is not None
+        plan = list(nodes(row[0][0]["Plan"]))
+        assert ("Seq Scan", "events") not in scans(plan) and read_rows(plan, "events") < 100, scans(plan)
+
+
+@pytest.mark.shows("K33")
+def test_stats_read_a_tail_of_the_log(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    log, sql = million
+    log.reap()  # keeps the running counts
+    expected = {}
+    for group, state, count in sql.execute(
+        "select group_name, state, count(*) from penstock.delivery where stream = 'orders' group by 1, 2"
+    ).fetchall():
+        expected[group, state] = count
+    for one in log.stats().groups:
+        for state in ("PENDING", "CLAIMED", "PUBLISHED", "DEAD"):
+            assert getattr(one, state.lower()) == expected.get((one.group, state), 0), (one.group, state)
+    plan = Watched(log, sql).explain("stats.count", upto=log.stats().horizon)
+    assert read_rows(plan, "events") <= 10_000, "stats count a tail, not the log"
+
+
+def test_the_rest_drains(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    log, _ = million
+    assert len(drain(log, group="g", limit=50_000)) > 300_000

@@ -1,0 +1,175 @@
+"""The schema: numbered, resumable, refused when it is too new; and what PostgreSQL's own clients can do with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.stores import blocks
+from penstock.testing import StatementCounter
+from tests.conformance.helpers import drain, raw
+from tests.support.pgbouncer import PgBouncer
+from tests.support.postgres_server import PostgresServer
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without a schema."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/empty.db"
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.create_database()
+
+
+def killed_at(url: str, number: int) -> bool:
+    """Open the log in a child that kills itself before its n-th step; whether it got that far."""
+    child = os.fork()
+    if child == 0:
+        seen = 0
+
+        def hook(when: str, block: str) -> None:
+            nonlocal seen
+            seen += 1
+            if seen == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        penstock.open(url, hook=hook).close()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status)
+
+
+@pytest.mark.shows("K29")
+def test_an_upgrade_killed_anywhere_goes_on_where_it_stopped(empty_url: str) -> None:
+    counter = StatementCounter()
+    number, deaths = 1, 0
+    while killed_at(empty_url, number):
+        deaths += 1
+        number += 7  # not every statement: each death costs a process
+    assert deaths > 5
+    with penstock.open(empty_url, hook=counter) as log:
+        assert counter.blocks == [], "nothing was left to do"
+        log.append("orders", {}, type="t")
+        log.create_group("orders", "g")
+        assert len(drain(log)) == 1
+    dialect = "sqlite" if empty_url.startswith("sqlite") else "postgres"
+    with raw(empty_url) as sql:
+        versions = [row[0] for row in sql("select version from penstock.schema_version order by 1")]
+    assert versions == [number for number, _, _ in blocks.migrations(dialect)]
+
+
+@pytest.mark.shows("K29")
+def test_a_newer_schema_is_refused_with_advice(log: penstock.Log, log_url: str) -> None:
+    with raw(log_url) as sql:
+        sql("insert into penstock.schema_version (version, name) values (9999, 'from the future')")
+        with pytest.raises(penstock.SchemaTooNew, match="9999") as caught:
+            penstock.open(log_url)
+        assert "pip install --upgrade" in caught.value.hint
+
+
+@pytest.mark.shows("K29")
+def test_a_role_that_may_not_create_gets_advice(postgres: PostgresServer) -> None:
+    import psycopg
+
+    url = postgres.create_database()
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute("create role nobody_special login")
+    other = url.replace("postgres@", "nobody_special@")
+    with pytest.raises(penstock.SchemaMissing) as caught:
+        penstock.open(other)
+    assert "penstock init" in caught.value.hint
+    with pytest.raises(penstock.SchemaMissing):
+        penstock.open(url, migrate=False).append("orders", {}, type="t")
+
+
+@pytest.mark.shows("K29")
+def test_the_printed_script_makes_the_same_schema(postgres: PostgresServer) -> None:
+    import psycopg
+
+    from penstock.stores.postgres.schema import script
+
+    url = postgres.create_database()
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(script("penstock"))  # type: ignore[arg-type]
+    counter = StatementCounter()
+    with penstock.open(url, hook=counter) as log:
+        assert counter.blocks == []
+        log.append("orders", {}, type="t")
+
+
+def test_two_logs_in_one_database_do_not_meet(postgres: PostgresServer) -> None:
+    url = postgres.create_database()
+    with penstock.open(url) as first, penstock.open(f"{url}?schema=second") as second:
+        first.append("orders", {"n": 1}, type="t")
+        assert second.read("orders") == []
+        second.append("orders", {"n": 2}, type="t")
+        second.create_group("orders", "g")
+        assert len(drain(second)) == 1 and len(first.read("orders")) == 1
+        assert second.stats().groups[0].published == 1
+
+
+@pytest.mark.shows("K34")
+def test_everything_works_through_pgbouncer_in_transaction_mode(
+    pgbouncer: PgBouncer, postgres: PostgresServer, template: str
+) -> None:
+    name = postgres.create_database(template=template).rpartition("/")[2]
+    with penstock.open(pgbouncer.url(name)) as log:
+        ids = log.append_many("orders", [{"payload": {"n": n}, "type": "t"} for n in range(500)]).event_ids
+        log.create_group("orders", "g", ordering="key", retry=penstock.Retry(base_seconds=0, jitter=0))
+        failed_once = False
+        seen = []
+        while (lease := log.claim("orders", "g", limit=40, claimed_by="w")) is not None:
+            lease.extend()
+            failed = {} if failed_once else {lease.events[0].event_id: "no"}
+            failed_once = True
+            seen += [event.event_id for event in lease.events if event.event_id not in failed]
+            lease.settle(failed=failed, emit=[{"stream": "out", "payload": {}, "type": "t"}])
+        assert sorted(map(str, seen)) == sorted(map(str, ids))
+        import psycopg
+
+        with psycopg.connect(pgbouncer.url(name), prepare_threshold=None) as caller:
+            log.append("orders", {}, type="t", connection=caller)
+            caller.commit()
+        assert len(drain(log)) == 1
+
+
+@pytest.mark.shows("K34")
+def test_the_sql_function_appends_in_any_clients_transaction(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+    import psycopg
+
+    log = postgres_log
+    with psycopg.connect(postgres_log_url) as other:
+        call = "select * from penstock.append('orders', 'order.created', '{\"n\": 1}'::jsonb, ordering_key => 'c-1', "
+        offset, event_id, duplicate = other.execute(call + "headers => '{\"a\": \"b\"}')").fetchone() or ()
+        assert duplicate is False and log.read("orders") == []
+        other.rollback()
+        assert log.read("orders") == []
+        one = penstock.event_id("sql")
+        for expected in (False, True):
+            row = other.execute(call + "event_id => %s)", (one,)).fetchone()
+            assert row is not None and row[1:] == (one, expected)
+        other.commit()
+        (event,) = log.read("orders")
+        assert (event.json(), event.ordering_key, event.event_id) == ({"n": 1}, "c-1", one)
+        bucket = other.execute("select bucket from penstock.events").fetchone()
+        log.append("orders", {"n": 1}, type="t", ordering_key="c-1")
+        assert other.execute("select distinct bucket from penstock.events").fetchall() == [bucket], "one hash everywhere"
+        other.commit()
+        for bad in (
+            "penstock.append('a b', 't', '{}'::jsonb)",
+            "penstock.append('s', '', '{}'::jsonb)",
+            "penstock.append(null, 't', '{}'::jsonb)",
+            "penstock.append('s', 't', null::jsonb)",
+            "penstock.append('s', 't', '{}'::jsonb, ordering_key => repeat('k', 600))",
+            "penstock.append('s', 't', '{}'::jsonb, headers => '{\"a\": 1}')",
+            f"penstock.append('orders', 't', '{{}}'::jsonb, event_id => '{one}')",
+        ):
+            with pytest.raises(psycopg.Error, match="penstock: "):
+                other.execute(f"select {bad}")  # type: ignore[arg-type]
+            other.rollback()
+    log.create_group("orders", "g")
+    assert len(drain(log)) == 2 and offset and event_id

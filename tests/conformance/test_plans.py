@@ -32,6 +32,14 @@ def million(postgres: PostgresServer) -> Iterator[tuple[penstock.Log, psycopg.Co
                 assert lease is not None
                 bad = {event.event_id: "no" for event in lease.events[:40]}
                 lease.settle(dead=bad if number % 2 else {}, failed={} if number % 2 else bad)
+        trickled = log.create_group("orders", "trickled")
+        sql.execute(
+            """insert into penstock.leases (group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
+                                            members, low, high, fresh, total, outcome, upto, ended_at)
+               select %s, 0, 1, %s, n, 'w', now(), now(), 1, 1, n - 1, n, true, n, 'settled', n, now()
+                 from generate_series(1, 100000) n""",
+            (trickled.group_id, trickled.spans[0].binding),
+        )
         sql.execute("vacuum analyze")
         yield log, sql
 
@@ -72,7 +80,7 @@ def scans(plan: list[dict[str, Any]]) -> set[tuple[str, str]]:
 def test_a_claim_looks_at_its_share_and_no_more(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, sql = million
     watched = Watched(log, sql)
-    group = next(one for one in log.groups("orders") if one.group_name == "g")
+    group = next(one for one in log.groups("orders") if one.group_name == "trickled")
     cursor = watched.explain("claim.lanes", group_id=group.group_id, lanes=1)
     assert ("Seq Scan", "leases") not in scans(cursor) and read_rows(cursor, "leases") <= 2
     for low in (0, 900_000):
@@ -90,6 +98,7 @@ def test_a_claim_looks_at_its_share_and_no_more(million: tuple[penstock.Log, psy
         high=EVENTS,
         now=log.read("orders", limit=1)[0].created_at,
         ordered=False,
+        scan=50_000,
         first_bucket=0,
         last_bucket=255,
         halts=False,
@@ -146,7 +155,7 @@ def test_dead_letters_on_the_view_read_only_deliveries(million: tuple[penstock.L
 @pytest.mark.shows("K33")
 def test_one_events_deliveries_are_found_by_index(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, sql = million
-    for offset in (100, 500_001, 999_999):
+    for offset in (100, 500_001, 999_990):
         event = log.read("orders", after=offset, limit=1)[0]
         row = sql.execute(
             "explain (analyze, format json) select * from penstock.delivery where event_id = %s", (event.event_id,), prepare=False
@@ -160,14 +169,12 @@ def test_one_events_deliveries_are_found_by_index(million: tuple[penstock.Log, p
 def test_stats_read_a_tail_of_the_log(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, sql = million
     log.reap()  # keeps the running counts
-    expected = {}
-    for group, state, count in sql.execute(
-        "select group_name, state, count(*) from penstock.delivery where stream = 'orders' group by 1, 2"
-    ).fetchall():
-        expected[group, state] = count
-    for one in log.stats().groups:
-        for state in ("PENDING", "CLAIMED", "PUBLISHED", "DEAD"):
-            assert getattr(one, state.lower()) == expected.get((one.group, state), 0), (one.group, state)
+    stats = {one.group: one for one in log.stats().groups}
+    wanted = EVENTS * 9 // 10
+    dead = sql.execute("select count(*) from penstock.deliveries where group_name = 'g' and state = 'DEAD'").fetchone()
+    assert dead == (stats["g"].dead,) and stats["g"].dead > 0
+    assert stats["g"].pending == wanted - stats["g"].dead - stats["g"].published == stats["g"].lag
+    assert stats["trickled"].published == 100_000 and stats["trickled"].lag == wanted - 100_000
     plan = Watched(log, sql).explain("stats.count", upto=log.stats().horizon)
     assert read_rows(plan, "events") <= 10_000, "stats count a tail, not the log"
 

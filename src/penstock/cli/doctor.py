@@ -26,7 +26,7 @@ from penstock.stores.base import Row, Transaction
 from penstock.stores.stats import GroupStats
 
 _OLDEST_POSTGRES = 14
-_SQLITE_FIXED = (3, 51, 3)  # here SQLite mended a rare way to lose a transaction when the WAL is reset
+_SQLITE_FIXED = (3, 51, 3)  # here SQLite mended https://sqlite.org/wal.html#walresetbug
 _APPENDER_SECONDS = 60
 _IDLE_SECONDS = 600
 _LOOK = 100  # pending deliveries looked at to see whether any is due
@@ -141,7 +141,7 @@ def _holders(tx: Transaction, now: datetime) -> Iterator[Finding]:
 
 def _sqlite(tx: Transaction) -> Iterator[Finding]:
     if sqlite3.sqlite_version_info < _SQLITE_FIXED:
-        what = f"SQLite {sqlite3.sqlite_version} can, very rarely, lose a commit when it resets the WAL."
+        what = f"SQLite {sqlite3.sqlite_version} can, very rarely, damage a file (its WAL-reset bug)."
         todo = f"Use a Python with SQLite {'.'.join(map(str, _SQLITE_FIXED))} or newer when you can."
         yield Finding(Level.NOTE, "sqlite", what, todo)
     else:

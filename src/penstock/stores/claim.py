@@ -228,19 +228,22 @@ class _Attempt:
             low=low,
             high=high,
             now=self.now,
+            scan=scan,
             ordered=self.group.ordered,
             first_bucket=first,
             last_bucket=last,
             halts=self.group.on_dead == "halt",
         )
         if odd is not None and odd.any:
+            # Looking closely costs more per event, and the range may end early: look at little more than is wanted.
+            closely = max(limits.PASS_STRETCH, 2 * self.limit * self.group.lanes)
             row = self.tx.one(
                 "claim.careful_range",
                 now=self.now,
                 ordered=self.group.ordered,
                 halts=self.group.on_dead == "halt",
                 holes=limits.HOLES_PER_LEASE,
-                **where,
+                **{**where, "scan": min(scan, closely)},
             )
         elif span.everything and self.group.lanes == 1:
             row = self.tx.one("claim.whole_range", stream=self.group.stream, low=low, high=high, most=self.limit)

@@ -290,6 +290,7 @@ class PostgresStore:
             first_bucket=first,
             last_bucket=last,
             holes=list(lease.holes),
+            members=lease.members,
         )
 
     def _read(self, block: str, **params: Any) -> list[Sequence[Any]]:

@@ -17,7 +17,8 @@ create table if not exists penstock.events (
 );
 -- With the bucket in it, a claim of a lane never visits the events themselves.
 create index if not exists events_stream on penstock.events (stream, "offset") include (bucket);
-create index if not exists events_delayed on penstock.events (stream, "offset") where available_at is not null;
+create index if not exists events_delayed on penstock.events (stream, "offset") include (available_at)
+  where available_at is not null;
 create index if not exists events_created on penstock.events using brin (created_at) with (pages_per_range = 32);
 
 create table if not exists penstock.groups (

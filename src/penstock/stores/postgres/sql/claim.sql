@@ -1,3 +1,6 @@
+-- A range of a stream is compared as a row, (stream, "offset"), so that no plan can wander off to the primary key and
+-- read the events of every other stream on its way.
+
 -- name: clock.now
 select clock_timestamp() as now;
 
@@ -85,9 +88,11 @@ select count(*) as rows from (
 -- Whether a range has anything to step over; it nearly never does.
 select exists (select 1 from penstock.deliveries
                 where group_id = %(group_id)s and "offset" > %(low)s and "offset" <= %(high)s)
-    or exists (select 1 from penstock.events
-                where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-                  and available_at is not null and available_at > %(now)s)
+    or exists (select 1 from (select available_at from penstock.events
+                               where (stream, "offset") > (%(stream)s, %(low)s::bigint)
+                                 and (stream, "offset") <= (%(stream)s, %(high)s::bigint) and available_at is not null
+                               order by stream, "offset" limit %(scan)s) dated
+                where available_at > %(now)s)
     or (%(ordered)s and exists (
          select 1 from penstock.deliveries
           where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
@@ -99,16 +104,16 @@ select exists (select 1 from penstock.deliveries
 select coalesce(case when count(*) = %(most)s then max("offset") end, %(high)s::bigint) as high, count(*)::int as members,
        '{}'::bigint[] as holes, '{}'::bigint[] as delayed, '{}'::bigint[] as blocked, count(*)::int as scanned
   from (select "offset" from penstock.events
-         where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-         order by "offset" limit %(most)s) members;
+         where (stream, "offset") > (%(stream)s, %(low)s::bigint) and (stream, "offset") <= (%(stream)s, %(high)s::bigint)
+         order by stream, "offset" limit %(most)s) members;
 
 -- name: claim.plain_range
 -- A filter or lanes, but nothing to step over.
 with members as materialized (
   select "offset" from (
     select "offset", event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket from penstock.events
-     where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-     order by "offset" limit %(scan)s) scanned
+     where (stream, "offset") > (%(stream)s, %(low)s::bigint) and (stream, "offset") <= (%(stream)s, %(high)s::bigint)
+     order by stream, "offset" limit %(scan)s) scanned
    where bucket between %(first_bucket)s and %(last_bucket)s
      and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text)
      and (%(headers)s::jsonb is null or headers @> %(headers)s::jsonb)
@@ -116,12 +121,12 @@ with members as materialized (
 ), counted as (select count(*)::int as n, max("offset") as last from members)
 select case when n = %(most)s then last
             else coalesce((select "offset" from penstock.events
-                            where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-                            order by "offset" offset %(scan)s - 1 limit 1), %(high)s::bigint) end as high,
+                            where (stream, "offset") > (%(stream)s, %(low)s::bigint) and (stream, "offset") <= (%(stream)s, %(high)s::bigint)
+                            order by stream, "offset" offset %(scan)s - 1 limit 1), %(high)s::bigint) end as high,
        n as members, '{}'::bigint[] as holes, '{}'::bigint[] as delayed, '{}'::bigint[] as blocked,
        case when n > 0 then n
             else (select count(*)::int from (select 1 from penstock.events
-                                         where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+                                         where (stream, "offset") > (%(stream)s, %(low)s::bigint) and (stream, "offset") <= (%(stream)s, %(high)s::bigint)
                                          limit %(scan)s) s) end as scanned
   from counted;
 
@@ -130,8 +135,8 @@ select case when n = %(most)s then last
 with scanned as materialized (
   select "offset", ordering_key, event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket, available_at
     from penstock.events
-   where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-   order by "offset" limit %(scan)s
+   where (stream, "offset") > (%(stream)s, %(low)s::bigint) and (stream, "offset") <= (%(stream)s, %(high)s::bigint)
+   order by stream, "offset" limit %(scan)s
 ), marked as (
   select s."offset", s.ordering_key, d."offset" is not null as has_row,
          d."offset" is not null and d.state <> 'PUBLISHED'

@@ -3,35 +3,35 @@
 select "offset", uuid_send(event_id), event_type, payload, content_type, headers::text, metadata::text, partition_key,
        ordering_key, timestamptz_send(available_at), timestamptz_send(created_at)
   from penstock.events
- where stream = %(stream)s and "offset" > %(after)s and "offset" <= %(upto)s
- order by "offset" limit %(limit)s;
+ where (stream, "offset") > (%(stream)s, %(after)s::bigint) and (stream, "offset") <= (%(stream)s, %(upto)s::bigint)
+ order by stream, "offset" limit %(limit)s;
 
 -- name: read.range
 select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
        ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
   from penstock.events e join penstock.bindings b on b.id = %(binding)s
- where stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
+ where (stream, e."offset") > (%(stream)s, %(low)s::bigint) and (stream, e."offset") <= (%(stream)s, %(high)s::bigint)
    and (b.type_regex is null or event_type ~ b.type_regex) and (b.headers is null or e.headers @> b.headers)
- order by e."offset";
+ order by stream, e."offset" limit %(members)s;
 
 -- name: read.lane
 select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
        ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
   from penstock.events e join penstock.bindings b on b.id = %(binding)s
- where stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
+ where (stream, e."offset") > (%(stream)s, %(low)s::bigint) and (stream, e."offset") <= (%(stream)s, %(high)s::bigint)
    and coalesce(bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
    and (b.type_regex is null or event_type ~ b.type_regex) and (b.headers is null or e.headers @> b.headers)
- order by e."offset";
+ order by stream, e."offset" limit %(members)s;
 
 -- name: read.holes
 select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
        ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
   from penstock.events e join penstock.bindings b on b.id = %(binding)s
- where stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
+ where (stream, e."offset") > (%(stream)s, %(low)s::bigint) and (stream, e."offset") <= (%(stream)s, %(high)s::bigint)
    and coalesce(bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
    and (b.type_regex is null or event_type ~ b.type_regex) and (b.headers is null or e.headers @> b.headers)
    and e."offset" <> all(%(holes)s::bigint[])
- order by e."offset";
+ order by stream, e."offset" limit %(members)s;
 
 -- name: read.rows
 select e."offset", uuid_send(e.event_id), e.event_type, payload, content_type, headers::text, metadata::text,

@@ -19,7 +19,8 @@ create table if not exists penstock_events (
 );
 -- With the bucket in it, a claim of a lane never visits the events themselves.
 create index if not exists penstock_events_stream on penstock_events (stream, "offset", bucket);
-create index if not exists penstock_events_delayed on penstock_events (stream, "offset") where available_at is not null;
+create index if not exists penstock_events_delayed on penstock_events (stream, "offset", available_at)
+  where available_at is not null;
 create index if not exists penstock_events_created on penstock_events (stream, created_at);
 
 create table if not exists penstock_groups (

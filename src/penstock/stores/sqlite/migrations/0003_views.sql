@@ -6,7 +6,7 @@ select g.group_id, g.stream, g.group_name, s.key as lane, g.lanes,
        coalesce((select max(c.high) from penstock_leases c
                   where c.group_id = g.group_id and c.lanes = g.lanes and c.lane = s.key and c.fresh = 1),
                 s.value) as cursor
-  from penstock_groups g, json_each(g.starts) s;
+  from penstock_groups g cross join json_each(g.starts) s;
 
 create view if not exists penstock_binding_span as
 select group_id, id as binding, types, type_regex, headers,
@@ -45,8 +45,8 @@ select l.stream, l.group_name, e."offset", e.event_id, e.event_type, 'PENDING', 
        coalesce(e.available_at, e.created_at), null, null, null, null, null, null, null,
        e.created_at, e.ordering_key, null, l.group_id
   from penstock_lane l
-  join penstock_binding_span b on b.group_id = l.group_id
-  join penstock_events e on e.stream = l.stream and e."offset" > l.cursor and e."offset" > b.low and e."offset" <= b.high
+ cross join penstock_binding_span b on b.group_id = l.group_id
+ cross join penstock_events e on e.stream = l.stream and e."offset" > l.cursor and e."offset" > b.low and e."offset" <= b.high
  where coalesce(e.bucket, e."offset" % 256) * l.lanes / 256 = l.lane
    and (b.types is null or exists (
          select 1 from penstock_binding_types t where t.binding = b.binding and e.event_type glob t."glob"
@@ -89,7 +89,7 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'CLAIMED', 
    and (b.headers is null or not exists (
          select 1 from json_each(b.headers) h
           where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-   and e."offset" not in (select value from json_each(l.holes))
+   and (l.holes = '[]' or e."offset" not in (select value from json_each(l.holes)))
 -- finished as part of a range; the newest lease of an event counts. First what was claimed once: per number of lanes
 -- the one fresh lease that can contain the event, so that a page, or one event, costs no look at the others …
 union all
@@ -111,7 +111,7 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PUBLISHED'
    and (b.headers is null or not exists (
          select 1 from json_each(b.headers) h
           where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-   and e."offset" not in (select value from json_each(l.holes))
+   and (l.holes = '[]' or e."offset" not in (select value from json_each(l.holes)))
    and not exists (select 1 from penstock_deliveries d where d.group_id = g.group_id and d."offset" = e."offset")
    and not exists (select 1 from penstock_returned r
                     where r.group_id = g.group_id and r.low < e."offset" and r.high >= e."offset"
@@ -120,7 +120,7 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PUBLISHED'
                     where n.group_id = g.group_id and n.high >= e."offset" and n.low < e."offset"
                       and n.offsets is null and n.fresh = 0 and n.id > l.id
                       and coalesce(e.bucket, e."offset" % 256) * n.lanes / 256 = n.lane
-                      and e."offset" not in (select value from json_each(n.holes))
+                      and (n.holes = '[]' or e."offset" not in (select value from json_each(n.holes)))
                       and (n.outcome is null or (n.outcome = 'settled' and n.upto >= e."offset")))
 -- … then what was claimed again
 union all
@@ -139,7 +139,7 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PUBLISHED'
    and (b.headers is null or not exists (
          select 1 from json_each(b.headers) h
           where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-   and e."offset" not in (select value from json_each(l.holes))
+   and (l.holes = '[]' or e."offset" not in (select value from json_each(l.holes)))
    and not exists (select 1 from penstock_deliveries d where d.group_id = g.group_id and d."offset" = e."offset")
    and not exists (select 1 from penstock_returned r
                     where r.group_id = g.group_id and r.low < e."offset" and r.high >= e."offset"
@@ -148,7 +148,7 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PUBLISHED'
                     where n.group_id = g.group_id and n.high >= e."offset" and n.low < e."offset"
                       and n.offsets is null and n.fresh = 0 and n.id > l.id
                       and coalesce(e.bucket, e."offset" % 256) * n.lanes / 256 = n.lane
-                      and e."offset" not in (select value from json_each(n.holes))
+                      and (n.holes = '[]' or e."offset" not in (select value from json_each(n.holes)))
                       and (n.outcome is null or (n.outcome = 'settled' and n.upto >= e."offset")));
 
 -- The specification's second vocabulary.

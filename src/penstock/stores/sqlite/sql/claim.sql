@@ -81,9 +81,10 @@ select count(*) as rows from (
 -- Whether a range has anything to step over; it nearly never does.
 select exists (select 1 from penstock_deliveries
                 where group_id = :group_id and "offset" > :low and "offset" <= :high)
-    or exists (select 1 from penstock_events indexed by penstock_events_delayed
-                where stream = :stream and "offset" > :low and "offset" <= :high
-                  and available_at is not null and available_at > :now)
+    or exists (select 1 from (select available_at from penstock_events indexed by penstock_events_delayed
+                               where stream = :stream and "offset" > :low and "offset" <= :high
+                                 and available_at is not null order by "offset" limit :scan) dated
+                where available_at > :now)
     or (:ordered and exists (
          select 1 from penstock_deliveries indexed by penstock_deliveries_key
           where group_id = :group_id and bucket between :first_bucket and :last_bucket

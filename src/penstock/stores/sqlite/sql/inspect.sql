@@ -22,10 +22,10 @@ select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.
 -- What did not succeed, out of the log of rows and out of the leases that held the event as part of a range: per
 -- number of lanes the one fresh lease that can contain it, and those that claimed it again.
 select attempt, failures, replays, outcome, error, error_code, claimed_by, claimed_at, ended_at, lease from (
-  select attempt, failures, replays, outcome, error, error_code, claimed_by, claimed_at, ended_at, lease
+  select id, attempt, failures, replays, outcome, error, error_code, claimed_by, claimed_at, ended_at, lease
     from penstock_attempt_log where group_id = :group_id and "offset" = :offset
   union all
-  select l.attempts, 0, l.replay,
+  select 0, l.attempts, 0, l.replay,
          case when l.outcome = 'settled' and l.upto >= :offset then 'published'
               when l.outcome = 'settled' then 'released' else coalesce(l.outcome, 'claimed') end,
          null, null, l.claimed_by, l.claimed_at, l.ended_at, l.id
@@ -40,8 +40,8 @@ select attempt, failures, replays, outcome, error, error_code, claimed_by, claim
    where l.low < :offset and :bucket * l.lanes / 256 = l.lane
      and :offset not in (select value from json_each(l.holes))
      and not exists (select 1 from penstock_attempt_log a
-                      where a.group_id = l.group_id and a."offset" = :offset and a.lease = l.id))
- order by ended_at nulls last, attempt;
+                      where a.group_id = l.group_id and a."offset" = :offset and a.lease = l.id)) remembered
+ order by ended_at nulls last, replays, attempt, id;
 
 -- name: inspect.event
 select "offset", event_id, event_type, coalesce(bucket, "offset" % 256) as bucket from penstock_events

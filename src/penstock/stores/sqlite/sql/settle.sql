@@ -77,21 +77,23 @@ select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e
  where e.stream = :stream;
 
 -- name: settle.update_rows
--- Exceptions out of a list.
+-- Exceptions out of a list. (The LIMIT keeps SQLite from looking for each row's outcome instead of each outcome's row.)
 update penstock_deliveries as d
    set state = r.state, claimed_at = null, claimed_by = null, failures = d.failures + r.failures,
        available_at = r.available_at, reason = r.reason, last_error = coalesce(r.error, d.last_error),
        error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = :now
-  from (select json_extract(value, '$.offset') as "offset",
-          json_extract(value, '$.state') as state,
-          json_extract(value, '$.available_at') as available_at,
-          json_extract(value, '$.reason') as reason,
-          json_extract(value, '$.failures') as failures,
-          json_extract(value, '$.error') as error,
-          json_extract(value, '$.code') as code,
-          json_extract(value, '$.dead_at') as dead_at
-          from json_each(:rows)) r
- where d.group_id = :group_id and d."offset" = r."offset" and d.state = 'CLAIMED' and d.lease = :lease;
+  from (select x.rowid as id,
+               json_extract(o.value, '$.state') as state,
+               json_extract(o.value, '$.available_at') as available_at,
+               json_extract(o.value, '$.reason') as reason,
+               json_extract(o.value, '$.failures') as failures,
+               json_extract(o.value, '$.error') as error,
+               json_extract(o.value, '$.code') as code,
+               json_extract(o.value, '$.dead_at') as dead_at
+          from json_each(:rows) o
+         cross join penstock_deliveries x on x.group_id = :group_id and x."offset" = json_extract(o.value, '$.offset')
+         limit -1) r
+ where d.rowid = r.id and d.state = 'CLAIMED' and d.lease = :lease;
 
 -- name: settle.publish_rows
 update penstock_deliveries

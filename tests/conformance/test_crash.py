@@ -1,0 +1,235 @@
+"""The process dies before and after every statement: what it did not commit never happened, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.testing import CrashPoint, StatementCounter, VirtualClock
+from tests.conformance.conftest import MakeLog
+from tests.conformance.helpers import drain, raw, states
+
+RETRY = penstock.Retry(max_attempts=3, base_seconds=0, jitter=0)
+EVENTS = 12
+
+
+def prepare(log: penstock.Log, group: str) -> list[Any]:
+    """A group that has a bit of everything: rows that wait, dead letters, a returned range, an open lease's worth."""
+    log.create_group("orders", group, ordering="key", lanes=1, retry=RETRY)
+    ids = [one.event_id for one in log.read("orders")]
+    first = log.claim("orders", group, limit=6, claimed_by="w")
+    assert first is not None
+    first.settle(failed={ids[0]: "no"}, dead={ids[1]: "never"}, released=ids[3:6])
+    return ids
+
+
+def do_claim(log: penstock.Log, group: str, lease: penstock.Lease | None) -> None:
+    log.claim("orders", group, limit=5, claimed_by="victim")
+
+
+def do_settle(log: penstock.Log, group: str, lease: penstock.Lease | None) -> None:
+    assert lease is not None
+    head, *others = [event.event_id for event in lease.events]
+    lease.settle(
+        failed={head: "no"},
+        released=others[-1:],
+        state={"total": {group: 1}},
+        emit=[{"stream": f"out-{group}", "payload": {}, "type": "t"}],
+        execute=[("insert into done (name) values (?)", [group])],
+    )
+
+
+def do_release(log: penstock.Log, group: str, lease: penstock.Lease | None) -> None:
+    assert lease is not None
+    lease.release()
+
+
+def do_reap(log: penstock.Log, group: str, lease: penstock.Lease | None) -> None:
+    from penstock.stores import reap
+
+    with log.store.transaction() as tx:
+        reap.reap_group(tx, "orders", group)
+
+
+def do_rewind(log: penstock.Log, group: str, lease: penstock.Lease | None) -> None:
+    log.rewind("orders", group, to=3, state="reset")
+
+
+Verb = Callable[[penstock.Log, str, "penstock.Lease | None"], None]
+VERBS: dict[str, Verb] = {
+    "claim": do_claim,
+    "settle": do_settle,
+    "release": do_release,
+    "reap": do_reap,
+    "rewind": do_rewind,
+}
+
+
+def snapshot(url: str, group: str) -> list[Any]:
+    """Everything about one group, as plain SQL sees it."""
+    with raw(url) as sql:
+        (number,) = sql("select group_id from penstock.groups where group_name = %s", group)[0]
+        tables = ("leases", "deliveries", "returned", "attempt_log", "state")
+        rows = [sorted(map(repr, sql(f"select * from penstock.{table} where group_id = {number}"))) for table in tables]
+        rewinds = sql("select rewinds from penstock.groups where group_name = %s", group)
+        effects = sql("select count(*) from done where name = %s", group)
+        out = sql("select count(*) from penstock.events where stream = %s", f"out-{group}")
+        return [*rows, rewinds, effects, out]
+
+
+@pytest.fixture
+def stage(make_log: MakeLog, clock: VirtualClock, log_url: str) -> penstock.Log:
+    log = make_log(clock=clock)
+    for n in range(EVENTS):
+        log.append("orders", {"n": n}, type="t", ordering_key=f"k{n % 2}" if n % 3 else None)
+    with raw(log_url) as sql:
+        sql("create table done (name text not null)")
+    return log
+
+
+def set_up(log: penstock.Log, clock: VirtualClock, verb: str, group: str) -> penstock.Lease | None:
+    prepare(log, group)
+    if verb == "claim":
+        return None
+    lease = log.claim("orders", group, limit=4, claimed_by="victim")
+    assert lease is not None and len(lease.events) > 1
+    if verb == "reap":
+        clock.advance(61)
+    return lease
+
+
+def in_a_child_that_dies(url: str, clock: VirtualClock, point: CrashPoint, verb: str, group: str, lease: Any) -> bool:
+    """Run the verb in a process of its own; whether it was killed on the way."""
+    child = os.fork()
+    if child == 0:
+        try:
+            log = penstock.open(url, clock=clock, hook=point)
+            if lease is not None:
+                lease = penstock.Lease(log, lease._row, lease._rows)
+            point.arm()
+            VERBS[verb](log, group, lease)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(status) == 0, "the verb failed by itself"
+    return False
+
+
+@pytest.mark.shows("X02", "K15", "K17", "K27")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("verb", VERBS)
+def test_killed_before_and_after_every_statement(
+    stage: penstock.Log, make_log: MakeLog, clock: VirtualClock, log_url: str, verb: str
+) -> None:
+    counter = StatementCounter()
+    counted = make_log(clock=clock, hook=counter)
+    lease = set_up(counted, clock, verb, "count")
+    counter.reset()
+    VERBS[verb](counted, "count", lease)
+    steps = list(counter.blocks)
+    done = snapshot_shape(snapshot(log_url, "count"))
+    assert steps[-1] == "commit" or verb == "claim", steps
+    counted.close()
+    stage.close()  # a fork must not share connections
+    for number in range(1, len(steps) + 1):
+        for when in ("before", "after"):
+            group = f"{verb}-{when}-{number}"
+            with penstock.open(log_url, clock=clock) as log:
+                lease = set_up(log, clock, verb, group)
+            before = snapshot(log_url, group)
+            assert in_a_child_that_dies(log_url, clock, CrashPoint(when, number), verb, group, lease), (when, number)
+            after = snapshot(log_url, group)
+            committed = "commit" in steps[: number if when == "after" else number - 1]
+            if committed:
+                assert snapshot_shape(after) == done, f"{when} {number}: half of it"
+            else:
+                assert after == before, f"killed {when} statement {number} ({steps[number - 1]}), and something changed"
+            drains_afterwards(log_url, clock, group)
+
+
+def snapshot_shape(rows: list[Any]) -> list[Any]:
+    """How much of everything there is: ids and names differ from group to group."""
+    return [len(part) if isinstance(part, list) and part and isinstance(part[0], str) else part for part in rows]
+
+
+def drains_afterwards(url: str, clock: VirtualClock, group: str) -> None:
+    """Whatever happened, the group goes on, and every event ends somewhere."""
+    with penstock.open(url, clock=clock) as log:
+        clock.advance(120)
+        drain(log, group=group)
+        assert set(states(log, group=group).values()) <= {"PUBLISHED", "DEAD"}
+        assert len(states(log, group=group)) == EVENTS
+
+
+@pytest.mark.shows("X02", "K01")
+def test_an_append_killed_before_commit_never_happened(log_url: str, make_log: MakeLog) -> None:
+    make_log().close()
+    for number in (1, 2, 3, 4):
+        for when in ("before", "after"):
+            child = os.fork()
+            if child == 0:
+                point = CrashPoint(when, number)
+                log = penstock.open(log_url, hook=point)
+                point.arm()
+                log.append("orders", {"n": number}, type="t", event_id=penstock.event_id(f"{when}{number}"))
+                os._exit(0)
+            os.waitpid(child, 0)
+    with penstock.open(log_url) as log:
+        stored = {event.event_id for event in log.read("orders")}
+        for number in (1, 2, 3, 4):
+            for when in ("before", "after"):  # repeating with the same id is always right
+                one = penstock.event_id(f"{when}{number}")
+                answer = log.append("orders", {"n": number}, type="t", event_id=one)
+                assert answer.duplicate == (one in stored)
+        assert len(log.read("orders")) == 8
+
+
+@pytest.mark.shows("X04", "K15")
+def test_a_worker_stopped_beyond_its_lease_is_refused_every_time(log_url: str, make_log: MakeLog) -> None:
+    """SIGSTOP while it holds a lease, SIGCONT after somebody else took over: it must not be believed."""
+    log = make_log()
+    log.append_many("orders", [{"payload": {}, "type": "t"}] * 20)
+    for number in range(3):
+        log.create_group("orders", f"g{number}", lease_seconds=0.3)
+    log.close()
+    for group in ("g0", "g1", "g2"):
+        told, tell = os.pipe()
+        heard, hear = os.pipe()
+        child = os.fork()
+        if child == 0:
+            own = penstock.open(log_url)
+            lease = own.claim("orders", group, limit=20, claimed_by="stopped")
+            os.write(tell, b"claimed" if lease else b"nothing")
+            os.read(heard, 1)  # here it is stopped
+            try:
+                assert lease is not None
+                lease.settle(emit=[{"stream": "out", "payload": {}, "type": "t"}])
+                os._exit(1)
+            except penstock.LeaseLost:
+                os._exit(0)
+        assert os.read(told, 10) == b"claimed"
+        os.kill(child, signal.SIGSTOP)
+        with penstock.open(log_url) as other:
+            while (lease := other.claim("orders", group, limit=20, claimed_by="other")) is None:
+                pass  # until the lease has expired
+            lease.release()
+        os.kill(child, signal.SIGCONT)
+        os.write(hear, b"x")
+        _, status = os.waitpid(child, 0)
+        assert os.WEXITSTATUS(status) == 0, "a stale worker was believed"
+        for end in (told, tell, heard, hear):
+            os.close(end)
+        with penstock.open(log_url) as log:
+            assert log.read("out") == []
+            assert set(states(log, group=group).values()) == {"PENDING"}

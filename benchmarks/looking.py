@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import psycopg
 
 import penstock
@@ -29,8 +31,8 @@ def run(server: PostgresServer) -> list[Figure]:
         with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as connection:
             one = prepare(log, connection, count)
             times[count] = {
-                "state = 'DEAD' on the view": best(lambda: dead(connection)),  # noqa: B023
-                "one event's deliveries": best(lambda: event(connection, one)),  # noqa: B023
+                "state = 'DEAD' on the view": best(partial(dead, connection)),
+                "one event's deliveries": best(partial(event, connection, one)),
                 "stats()": best(log.stats),
             }
     small, large = times[10_000], times[1_000_000]

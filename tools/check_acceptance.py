@@ -44,9 +44,7 @@ def problems(root: Path) -> list[str]:
     if SECTION not in text.splitlines():
         found.append(f"docs/roadmap.md has no section {SECTION!r}")
     finished = finished_ids(text)
-    found += [
-        f"docs/roadmap.md: {id_} is no acceptance id" for id_ in sorted(finished) if not ID.fullmatch(id_)
-    ]
+    found += [f"docs/roadmap.md: {id_} is no acceptance id" for id_ in sorted(finished) if not ID.fullmatch(id_)]
     shown: set[str] = set()
     for path in sorted((root / "tests").rglob("*.py")):
         for line, id_ in shown_ids(path.read_text()):
@@ -54,9 +52,7 @@ def problems(root: Path) -> list[str]:
                 found.append(f"{path.relative_to(root)}:{line}: {id_ or 'not a literal'}: ids look like K01")
             else:
                 shown.add(id_)
-    found += [
-        f"{id_} is finished in docs/roadmap.md, but no test shows it" for id_ in sorted(finished - shown)
-    ]
+    found += [f"{id_} is finished in docs/roadmap.md, but no test shows it" for id_ in sorted(finished - shown)]
     return found
 
 

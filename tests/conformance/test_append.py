@@ -130,7 +130,9 @@ def test_the_event_lives_and_dies_with_the_callers_transaction(log: penstock.Log
         assert log.read("orders") == []
         caller.execute("insert into shop (id) values (2)")
         chosen = penstock.event_id("order-2")
-        answer = log.append("orders", {"n": 2}, type="order.created", connection=caller.connection, event_id=chosen, **options)
+        answer = log.append(
+            "orders", {"n": 2}, type="order.created", connection=caller.connection, event_id=chosen, **options
+        )
         again = log.append("orders", {"n": 2}, type="order.created", connection=caller.connection, event_id=chosen)
         assert (answer.event_id, answer.duplicate, again.duplicate) == (chosen, False, True)
         assert again.offset == answer.offset
@@ -292,7 +294,17 @@ def test_bad_stream_names_are_refused(log: penstock.Log, stream: Any) -> None:
 
 @pytest.mark.shows("K02")
 def test_payloads_survive_byte_for_byte(log: penstock.Log) -> None:
-    bodies = [b"", b"\0\xff binary", b"x" * (1024 * 1024), {"n": None, "ü": "✓", "big": 2**53}, "text", 0, False, [], {}]
+    bodies = [
+        b"",
+        b"\0\xff binary",
+        b"x" * (1024 * 1024),
+        {"n": None, "ü": "✓", "big": 2**53},
+        "text",
+        0,
+        False,
+        [],
+        {},
+    ]
     ids = [log.append("orders", body, type="t").event_id for body in bodies]
     read = log.read("orders")
     assert [event.event_id for event in read] == ids
@@ -333,7 +345,9 @@ def test_a_ulid_is_an_id_too(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K03")
-def test_a_duplicate_in_a_strict_transaction_does_not_abort_it(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_a_duplicate_in_a_strict_transaction_does_not_abort_it(
+    postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
     """In REPEATABLE READ the database itself would refuse to see the other's row; the caller goes on all the same."""
     import psycopg
 

@@ -15,7 +15,9 @@ from tests.conformance.helpers import drain, orders, raw
 
 
 @pytest.mark.shows("K09")
-def test_a_lower_offset_that_commits_later_is_still_delivered(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_a_lower_offset_that_commits_later_is_still_delivered(
+    postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
     import psycopg
 
     log = postgres_log
@@ -62,7 +64,7 @@ def test_hostile_writers_lose_nothing(make_log: MakeLog, log_url: str) -> None:
     hostile(make_log, log_url, writers=8, rounds=60, most=12)
 
 
-def hostile(make_log: MakeLog, url: str, *, writers: int, rounds: int, most: int) -> int:
+def hostile(make_log: MakeLog, url: str, *, writers: int, rounds: int, most: int) -> int:  # noqa: PLR0915
     log = make_log()
     log.create_group("orders", "g")
     kept: list[int] = []

@@ -54,7 +54,7 @@ def test_history_cannot_be_rewritten(worked: penstock.Log, log_url: str, stateme
 
 @pytest.mark.shows("K04")
 def test_an_explicit_offset_is_refused(log: penstock.Log, log_url: str) -> None:
-    (one,) = orders(log, 1)
+    orders(log, 1)
     with raw(log_url) as sql:
         with pytest.raises(sql.refusal):
             sql(
@@ -99,10 +99,9 @@ def test_truncate_copy_and_the_replica_role_get_no_further(postgres_log: penstoc
                 for overriding in ("", "overriding system value"):
                     with pytest.raises(psycopg.Error):
                         other.execute(row.format('"offset", ', overriding, "9999, "), values)
+                into = 'copy penstock.events ("offset", stream, event_id, event_type, payload) from stdin'
                 with pytest.raises(psycopg.errors.InsufficientPrivilege), other.cursor() as cursor:
-                    with cursor.copy(
-                        'copy penstock.events ("offset", stream, event_id, event_type, payload) from stdin'
-                    ) as copy:
+                    with cursor.copy(into) as copy:  # noqa: SIM117 - the cursor belongs to the refusal
                         copy.write_row((9999, "s", str(penstock.event_id("y")), "t", b"{}"))
                 other.execute(row.format("", "", ""), values)  # what it is meant to do works
                 for statement in ("delete from penstock.events", "update penstock.events set payload = ''"):
@@ -195,9 +194,9 @@ def test_a_row_is_born_pending_or_in_its_lease(log: penstock.Log, log_url: str, 
             published = now if state == "PUBLISHED" else "null"
             dead = now if state == "DEAD" else "null"
             sql(
-                'insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, bucket, state, '
-                f"claimed_at, claimed_by, published_at, dead_at, lease) values (1, 1, 'orders', 'g', %s, 't', 1, '{state}', "
-                f"{claimed}, {published}, {dead}, %s)",
+                'insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, bucket, '
+                "state, claimed_at, claimed_by, published_at, dead_at, lease) "
+                f"values (1, 1, 'orders', 'g', %s, 't', 1, '{state}', {claimed}, {published}, {dead}, %s)",
                 ids[0],
                 lease,
             )
@@ -260,6 +259,7 @@ def test_the_second_vocabulary_is_readable(log: penstock.Log, log_url: str) -> N
 
 def _second(sql: RawSql) -> list[tuple[object, ...]]:
     rows = sql(
-        'select status, locked_by, locked_at is not null, delivered_at is not null from penstock.delivery_v2 order by "offset"'
+        "select status, locked_by, locked_at is not null, delivered_at is not null "
+        'from penstock.delivery_v2 order by "offset"'
     )
     return [(status, by, bool(locked), bool(delivered)) for status, by, locked, delivered in rows]

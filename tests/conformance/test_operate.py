@@ -30,7 +30,18 @@ def mixed(clocked: penstock.Log, clock: VirtualClock) -> tuple[penstock.Log, lis
 
 
 def everything(url: str) -> list[object]:
-    tables = ["events", "groups", "bindings", "leases", "returned", "deliveries", "attempt_log", "state", "audit", "tally"]
+    tables = [
+        "events",
+        "groups",
+        "bindings",
+        "leases",
+        "returned",
+        "deliveries",
+        "attempt_log",
+        "state",
+        "audit",
+        "tally",
+    ]
     with raw(url) as sql:
         return [sorted(map(repr, sql(f"select * from penstock.{table}"))) for table in tables]
 
@@ -82,9 +93,9 @@ def test_paging_is_stable_while_things_move(log: penstock.Log) -> None:
 
 @pytest.mark.shows("K23")
 def test_the_dead_letter_queue_is_a_query(mixed: tuple[penstock.Log, list[object]], log_url: str) -> None:
-    log, ids = mixed
+    _, ids = mixed
     query = (
-        'select e.payload, d.attempts, d.last_error, d.updated_at from penstock.deliveries d '
+        "select e.payload, d.attempts, d.last_error, d.updated_at from penstock.deliveries d "
         'join penstock.events e on e."offset" = d."offset" '
         "where d.group_name = 'g' and d.state = 'DEAD' order by d.updated_at desc"
     )
@@ -120,7 +131,11 @@ def test_the_dead_letter_queue_is_a_query(mixed: tuple[penstock.Log, list[object
     ],
 )
 def test_redrive_by_anything(
-    mixed: tuple[penstock.Log, list[object]], clock: VirtualClock, log_url: str, which: dict[str, object], expected: list[int]
+    mixed: tuple[penstock.Log, list[object]],
+    clock: VirtualClock,
+    log_url: str,
+    which: dict[str, object],
+    expected: list[int],
 ) -> None:
     log, ids = mixed
     filters = dict(which)

@@ -21,10 +21,13 @@ def million(postgres: PostgresServer) -> Iterator[tuple[penstock.Log, psycopg.Co
     """A million events, half of them handled in 5,000 leases' worth of history, some dead, some waiting."""
     url = postgres.create_database()
     with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as sql:
-        sql.execute("""
+        sql.execute(
+            """
             insert into penstock.events (stream, event_id, event_type, payload, ordering_key, bucket)
-            select case when mod(n, 10) = 0 then 'other' else 'orders' end, gen_random_uuid(), 'order.' || mod(n, 5), '{}',
-                   'k' || mod(n, 1000), mod(n, 256) from generate_series(1, %s) n""", (EVENTS,))
+            select case when mod(n, 10) = 0 then 'other' else 'orders' end, gen_random_uuid(), 'order.' || mod(n, 5),
+                   '{}',                   'k' || mod(n, 1000), mod(n, 256) from generate_series(1, %s) n""",
+            (EVENTS,),
+        )
         for group, ordering in (("g", None), ("ordered", "key")):
             log.create_group("orders", group, ordering=ordering)
             for number in range(25):
@@ -34,8 +37,8 @@ def million(postgres: PostgresServer) -> Iterator[tuple[penstock.Log, psycopg.Co
                 lease.settle(dead=bad if number % 2 else {}, failed={} if number % 2 else bad)
         trickled = log.create_group("orders", "trickled")
         sql.execute(
-            """insert into penstock.leases (group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
-                                            members, low, high, fresh, total, outcome, upto, ended_at)
+            """insert into penstock.leases (group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at,
+                                            attempts, members, low, high, fresh, total, outcome, upto, ended_at)
                select %s, 0, 1, %s, n, 'w', now(), now(), 1, 1, n - 1, n, true, n, 'settled', n, now()
                  from generate_series(1, 100000) n""",
             (trickled.group_id, trickled.spans[0].binding),
@@ -87,7 +90,12 @@ def test_a_claim_looks_at_its_share_and_no_more(million: tuple[penstock.Log, psy
         whole = watched.explain("claim.whole_range", stream="orders", low=low, high=EVENTS, most=100)
         assert scans(whole) == {("Index Only Scan", "events")} and read_rows(whole, "events") <= 100
     due = watched.explain(
-        "claim.due_rows", group_id=group.group_id, now=log.read("orders", limit=1)[0].created_at, first_bucket=0, last_bucket=255, most=100
+        "claim.due_rows",
+        group_id=group.group_id,
+        now=log.read("orders", limit=1)[0].created_at,
+        first_bucket=0,
+        last_bucket=255,
+        most=100,
     )
     assert ("Seq Scan", "deliveries") not in scans(due)
     odd = watched.explain(
@@ -158,7 +166,9 @@ def test_one_events_deliveries_are_found_by_index(million: tuple[penstock.Log, p
     for offset in (100, 500_001, 999_990):
         event = log.read("orders", after=offset, limit=1)[0]
         row = sql.execute(
-            "explain (analyze, format json) select * from penstock.delivery where event_id = %s", (event.event_id,), prepare=False
+            "explain (analyze, format json) select * from penstock.delivery where event_id = %s",
+            (event.event_id,),
+            prepare=False,
         ).fetchone()
         assert row is not None
         plan = list(nodes(row[0][0]["Plan"]))

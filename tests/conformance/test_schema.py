@@ -144,7 +144,7 @@ def test_the_sql_function_appends_in_any_clients_transaction(postgres_log: penst
     log = postgres_log
     with psycopg.connect(postgres_log_url) as other:
         call = "select * from penstock.append('orders', 'order.created', '{\"n\": 1}'::jsonb, ordering_key => 'c-1', "
-        offset, event_id, duplicate = other.execute(call + "headers => '{\"a\": \"b\"}')").fetchone() or ()
+        offset, event_id, duplicate = other.execute(call + 'headers => \'{"a": "b"}\')').fetchone() or ()
         assert duplicate is False and log.read("orders") == []
         other.rollback()
         assert log.read("orders") == []
@@ -157,7 +157,9 @@ def test_the_sql_function_appends_in_any_clients_transaction(postgres_log: penst
         assert (event.json(), event.ordering_key, event.event_id) == ({"n": 1}, "c-1", one)
         bucket = other.execute("select bucket from penstock.events").fetchone()
         log.append("orders", {"n": 1}, type="t", ordering_key="c-1")
-        assert other.execute("select distinct bucket from penstock.events").fetchall() == [bucket], "one hash everywhere"
+        assert other.execute("select distinct bucket from penstock.events").fetchall() == [bucket], (
+            "one hash everywhere"
+        )
         other.commit()
         for bad in (
             "penstock.append('a b', 't', '{}'::jsonb)",

@@ -16,7 +16,9 @@ def connect(url: str) -> tuple[Any, Any]:
     from django.db import connections, transaction
 
     if not settings.configured:
-        settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}, USE_TZ=True)
+        settings.configure(
+            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}, USE_TZ=True
+        )
         django.setup()
     alias = f"penstock{next(_number)}"
     parts = urlsplit(url)

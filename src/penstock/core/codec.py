@@ -66,10 +66,7 @@ def _small_json(value: Any, what: str, limit: int) -> str:
 
 def error_text(error: Any) -> str:
     """The text of an error as it is stored: printable by any database, and short."""
-    if isinstance(error, BaseException):
-        text = str(error) or type(error).__name__
-    else:
-        text = str(error)
+    text = str(error) or type(error).__name__
     cleaned = text.replace("\x00", "\\0").encode("utf-8", "backslashreplace")
     return cleaned[:ERROR_BYTES].decode("utf-8", "ignore")
 

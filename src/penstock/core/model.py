@@ -124,7 +124,7 @@ class GroupModel:
     def open_leases(self) -> list[ModelLease]:
         return [lease for lease in self.leases.values() if lease.outcome is None]
 
-    def delivery(self, event: ModelEvent) -> ModelDelivery | None:
+    def delivery(self, event: ModelEvent) -> ModelDelivery | None:  # noqa: PLR0911 - one return a place
         """Where the event is: exactly one place."""
         lane, offset = self.lane(event), event.offset
         if not matches(self.types, None, event.event_type, None):

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -62,10 +63,7 @@ class Moved:
 
 
 class Log:
-    """A durable event log in one database. Thread-safe; open it once per process.
-
-    >>> log = Log.__new__(Log)  # use penstock.open(url)
-    """
+    """A durable event log in one database, made by `penstock.open(url)`. Thread-safe; open it once per process."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -224,22 +222,17 @@ class Log:
             appending.one(stream, {"payload": {}, "type": "check", "headers": headers})
         begin = check_time(start, "start") if isinstance(start, datetime) else start
         assert begin is not None
-        return self._run(
-            lambda tx: groups.create(
-                tx,
-                stream,
-                group,
-                start=begin,
-                retry=retry or Retry(),
-                lease_seconds=float(lease_seconds),
-                ordering=ordering,
-                keyed=keyed,
-                lanes=wanted if laned else 1,
-                on_dead=on_dead,
-                types=known_types,
-                headers=headers or None,
-            )
+        settings = groups.Settings(
+            retry=retry or Retry(),
+            lease_seconds=float(lease_seconds),
+            ordering=ordering,
+            keyed=keyed,
+            lanes=wanted if laned else 1,
+            on_dead=on_dead,
+            types=known_types,
+            headers=dict(headers) if headers else None,
         )
+        return self._run(lambda tx: groups.create(tx, stream, group, begin, settings))
 
     def groups(self, stream: str | None = None) -> list[Group]:
         """All groups, of one stream or of the log."""
@@ -301,6 +294,16 @@ class Log:
         return Moved(count, dry_run)
 
     # --- inspection ----------------------------------------------------------------------------------------------
+
+    def event(self, stream: str, event_id: Any) -> Event:
+        """One event, by its id or its offset."""
+        offset = event_id if isinstance(event_id, int) else None
+        known = None if offset is not None else parse_event_id(event_id)
+        row = self._run(lambda tx: tx.one("inspect.event", stream=stream, event_id=known, offset=offset), write=False)
+        if row is None:
+            raise UnknownEvent(f"There is no event {event_id} on {stream!r}.")
+        (found,) = self.store.read_events(stream, row.offset - 1, row.offset, 1)
+        return Event(found, stream, None, self.store)
 
     def deliveries(
         self,
@@ -462,7 +465,7 @@ class Log:
         """Take back every expired lease, and keep the counts of the log up to date; returns how many leases ended."""
         ended = 0
         for group in self.groups():
-            ended += self._run(lambda tx, one=group: reap.reap_group(tx, one.stream, one.group_name))
+            ended += self._run(partial(reap.reap_group, stream=group.stream, group_name=group.group_name))
         while self._run(tally.advance):
             pass
         return ended

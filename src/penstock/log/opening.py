@@ -43,4 +43,4 @@ def make_store(url: str, *, clock: Clock | None = None, hook: StatementHook | No
         from penstock.stores.postgres.store import PostgresStore
 
         return PostgresStore(url, clock=clock, hook=hook)
-    raise InvalidUrl(f"{url[:80]!r} names no store.")
+    raise InvalidUrl(f"The scheme {scheme[:40]!r} names no store.")  # not the URL: it may hold a password

@@ -173,7 +173,7 @@ def _django(store: Store, connection: Any) -> Execute:
     def execute(sql: str, params: Mapping[str, Any] | None) -> Sequence[Any] | None:
         with connection.cursor() as cursor:
             cursor.execute(_percent(sql), dict(params) if params is not None else None)
-            return cursor.fetchone() if cursor.description else None  # type: ignore[no-any-return]
+            return cursor.fetchone() if cursor.description else None
 
     return execute
 

@@ -141,10 +141,8 @@ class _Attempt:
             due = self.tx.rows("claim.due_rows", **params)
         if not due:
             return None
-        if due[0].suspect:
-            taken = [due[0].offset]  # its holder died: it runs alone
-        else:
-            taken = sorted(row.offset for row in due if not row.suspect)
+        together = due[:1] if due[0].suspect else [row for row in due if not row.suspect]  # a suspect runs alone
+        taken = sorted(row.offset for row in together)
         lease = self._open(lane, members=len(taken), offsets=taken)
         claimed = self.tx.run(
             "claim.mark_rows",

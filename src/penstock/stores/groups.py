@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -145,78 +145,59 @@ def position(tx: Transaction, stream: str, where: str | int | datetime) -> int:
     raise InvalidInput(f'A position is "beginning", "end", an offset or a datetime, not {where!r}.')
 
 
-def create(
-    tx: Transaction,
-    stream: str,
-    group_name: str,
-    *,
-    start: str | int | datetime,
-    retry: Retry,
-    lease_seconds: float,
-    ordering: str | None,
-    keyed: bool,
-    lanes: int,
-    on_dead: str,
-    types: tuple[str, ...] | None,
-    headers: Mapping[str, str] | None,
-) -> Group:
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a group is made with."""
+
+    retry: Retry
+    lease_seconds: float
+    ordering: str | None
+    keyed: bool
+    lanes: int
+    on_dead: str
+    types: tuple[str, ...] | None
+    headers: Mapping[str, str] | None
+
+
+def settings(group: Group) -> Settings:
+    """The settings a stored group has now."""
+    last = group.spans[-1]
+    headers = None if last.headers is None else orjson.loads(last.headers)
+    ordering = "key" if group.ordered else None
+    return Settings(
+        group.retry, group.lease_seconds, ordering, group.keyed, group.lanes, group.on_dead, last.types, headers
+    )
+
+
+def create(tx: Transaction, stream: str, group_name: str, start: str | int | datetime, wanted: Settings) -> Group:
     """Create a group, or return the one that is there if it was made with the same settings."""
     known = find(tx, stream, group_name)
     if known is not None:
-        return _same(known, retry, lease_seconds, ordering, keyed, lanes, on_dead, types, headers)
+        return _same(known, wanted)
     begin = position(tx, stream, start)
     row = tx.one(
         "group.create",
         stream=stream,
         group_name=group_name,
-        ordering=ordering,
-        keyed=keyed,
-        lanes=lanes,
-        starts=[begin] * lanes,
+        ordering=wanted.ordering,
+        keyed=wanted.keyed,
+        lanes=wanted.lanes,
+        starts=[begin] * wanted.lanes,
         floor=begin,
-        on_dead=on_dead,
-        lease_seconds=lease_seconds,
-        max_attempts=retry.max_attempts,
-        base_seconds=retry.base_seconds,
-        factor=retry.factor,
-        cap_seconds=retry.cap_seconds,
-        jitter=retry.jitter,
-        max_age_seconds=retry.max_age_seconds,
+        on_dead=wanted.on_dead,
+        lease_seconds=wanted.lease_seconds,
         now=tx.now(),
+        **asdict(wanted.retry),
     )
     if row is None:  # somebody else made it in the meantime
-        return _same(get(tx, stream, group_name), retry, lease_seconds, ordering, keyed, lanes, on_dead, types, headers)
-    add_binding(tx, row.group_id, begin, types, headers)
+        return _same(get(tx, stream, group_name), wanted)
+    add_binding(tx, row.group_id, begin, wanted.types, wanted.headers)
     return get(tx, stream, group_name)
 
 
-def _same(
-    known: Group,
-    retry: Retry,
-    lease_seconds: float,
-    ordering: str | None,
-    keyed: bool,
-    lanes: int,
-    on_dead: str,
-    types: tuple[str, ...] | None,
-    headers: Mapping[str, str] | None,
-) -> Group:
-    last = known.spans[-1]
-    stored_headers = None if last.headers is None else orjson.loads(last.headers)
-    differing = [
-        name
-        for name, stored, asked in (
-            ("retry", known.retry, retry),
-            ("lease_seconds", known.lease_seconds, lease_seconds),
-            ("ordering", "key" if known.ordered else None, ordering),
-            ("keyed", known.keyed, keyed),
-            ("lanes", known.lanes, lanes),
-            ("on_dead", known.on_dead, on_dead),
-            ("types", last.types, types),
-            ("headers", stored_headers, dict(headers) if headers else None),
-        )
-        if stored != asked
-    ]
+def _same(known: Group, wanted: Settings) -> Group:
+    stored = settings(known)
+    differing = [one.name for one in fields(Settings) if getattr(stored, one.name) != getattr(wanted, one.name)]
     if differing:
         raise GroupExists(
             f"The group {known.group_name!r} on {known.stream!r} exists with another {', '.join(differing)}."
@@ -260,7 +241,7 @@ def bind(
     # The horizon may fall back behind a cursor for a moment; what is claimed keeps the binding it was claimed by.
     rows = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
     cursors = [group.starts[row.lane] if row.cursor is None else row.cursor for row in rows]
-    begin = max(horizon, *cursors)
+    begin = int(max(horizon, *cursors))
     add_binding(tx, group.group_id, begin, types, headers)
     audit(tx, by, "bind", group, None, {"types": list(types) if types else None, "headers": dict(headers or {})})
     return begin
@@ -280,12 +261,7 @@ def set_policy(tx: Transaction, stream: str, group_name: str, retry: Retry, leas
         "group.policy",
         group_id=group.group_id,
         lease_seconds=lease_seconds,
-        max_attempts=retry.max_attempts,
-        base_seconds=retry.base_seconds,
-        factor=retry.factor,
-        cap_seconds=retry.cap_seconds,
-        jitter=retry.jitter,
-        max_age_seconds=retry.max_age_seconds,
+        **asdict(retry),
     )
     audit(tx, by, "policy", group, None, {"lease_seconds": lease_seconds, "max_attempts": retry.max_attempts})
 

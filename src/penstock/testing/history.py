@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 
@@ -102,7 +103,7 @@ class History:
                 held.setdefault(event_id, []).append(holding)
         for event_id, holdings in held.items():
             ordered = sorted(holdings, key=lambda one: (one.begin, one.lease))
-            for earlier, later in zip(ordered, ordered[1:], strict=False):
+            for earlier, later in pairwise(ordered):
                 if later.begin < earlier.end:
                     detail = f"{event_id} was held by {earlier.worker} and {later.worker} at {later.begin}"
                     yield Violation("two holders", detail)

@@ -6,7 +6,7 @@ import struct
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, LiteralString, cast
+from typing import TYPE_CHECKING, Any
 
 from penstock.core.codec import JSON
 from penstock.core.event import EventColumns, NewEvent
@@ -47,7 +47,7 @@ def copy(connection: psycopg.Connection[Any], store: PostgresStore, events: Sequ
     """One binary COPY, laid out here chunk by chunk: the server stores one while the next is being made."""
     created_at = None if store.clock is None else store.clock.now()
     block = "append.copy" if created_at is None else "append.copy_at"
-    with connection.cursor() as cursor, cursor.copy(cast(LiteralString, store.blocks[block])) as stream:
+    with connection.cursor() as cursor, cursor.copy(store.blocks[block]) as stream:
         for chunk in copy_chunks(events, created_at):
             stream.write(chunk)
 
@@ -121,11 +121,11 @@ def _insert(connection: psycopg.Connection[Any], store: PostgresStore, events: S
     columns: dict[str, Any] = {name: [getattr(one, name) for one in events] for name in NewEvent._fields}
     columns["created_at"] = None if store.clock is None else store.clock.now()
     with connection.cursor() as cursor:
-        cursor.execute(cast(LiteralString, store.blocks["append.many"]), columns, prepare=False)
+        cursor.execute(store.blocks["append.many"], columns, prepare=False)
         stored = {row[0] for row in cursor.fetchall()}
         if len(stored) == len(events):
             return 0
-        cursor.execute(cast(LiteralString, store.blocks["append.known"]), {"ids": ids}, prepare=False)
+        cursor.execute(store.blocks["append.known"], {"ids": ids}, prepare=False)
         known = {row[0]: (row[1], row[2], bytes(row[3])) for row in cursor.fetchall()}
     for one_id, one in zip(ids, events, strict=True):
         check_same(one_id, known[one_id], one)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, LiteralString, cast
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -41,7 +41,7 @@ def version(connection: psycopg.Connection[Any], schema: str) -> int:
         if row is None or row[0] is None:
             return 0
         query = f"select coalesce(max(version), 0) from {schema}.schema_version"
-        cursor.execute(cast(LiteralString, query), prepare=False)
+        cursor.execute(query, prepare=False)
         found = cursor.fetchone()
         return 0 if found is None else int(found[0])
 
@@ -88,12 +88,12 @@ def _step(connection: psycopg.Connection[Any], store: PostgresStore, number: int
         if version(connection, store.schema) >= number:
             return False
         if number == 1:
-            cursor.execute(cast(LiteralString, _prelude(store.schema)), prepare=False)
+            cursor.execute(_prelude(store.schema), prepare=False)
         for position, statement in enumerate(statements(text)):
             if hook is not None:
                 hook("before", f"{name} {position}")
-            cursor.execute(cast(LiteralString, statement), prepare=False)
-        cursor.execute(cast(LiteralString, _record(store.schema, number, name)), prepare=False)
+            cursor.execute(statement, prepare=False)
+        cursor.execute(_record(store.schema, number, name), prepare=False)
     if hook is not None:
         hook("after", name)
     return True

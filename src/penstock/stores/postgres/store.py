@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any, LiteralString, cast
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import orjson
@@ -62,7 +62,7 @@ class PostgresTransaction:
         hook = self._store.hook
         if hook is not None:
             hook("before", block)
-        self._cursor.execute(cast(LiteralString, self._store.blocks[block]), params, prepare=False)
+        self._cursor.execute(self._store.blocks[block], params, prepare=False)
         if hook is not None:
             hook("after", block)
         return self._cursor
@@ -109,7 +109,7 @@ class PostgresTransaction:
             hook("before", "user_sql")
         try:
             with self._connection.cursor() as cursor:
-                cursor.execute(cast(LiteralString, placeholders(sql)), tuple(params), prepare=False)
+                cursor.execute(placeholders(sql), tuple(params), prepare=False)
                 returns_rows = cursor.description is not None
         except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
             raise
@@ -129,7 +129,7 @@ class PostgresTransaction:
         if hook is not None:
             hook("before", block)
         with self._connection.cursor() as cursor:
-            cursor.execute(cast(LiteralString, named(self._store.blocks[block])), params, prepare=False)
+            cursor.execute(named(self._store.blocks[block]), params, prepare=False)
             row = cast(Sequence[Any] | None, cursor.fetchone())
         if hook is not None:
             hook("after", block)
@@ -180,7 +180,7 @@ class PostgresStore:
         self.url, self.schema = split_url(url)
         self.clock = clock
         self.hook = hook
-        self.blocks = blocks.load("postgres", self.schema)
+        self.blocks: Mapping[str, str] = blocks.load("postgres", self.schema)
         self._pool: ConnectionPool[psycopg.Connection[Any]] | None = ConnectionPool(
             self.url,
             min_size=0,
@@ -295,7 +295,7 @@ class PostgresStore:
 
     def _read(self, block: str, **params: Any) -> list[Sequence[Any]]:
         with self.connection() as connection, self._named_errors(), connection.cursor(binary=True) as cursor:
-            cursor.execute(cast(LiteralString, self.blocks[block]), params, prepare=False)
+            cursor.execute(self.blocks[block], params, prepare=False)
             return cast(list[Sequence[Any]], cursor.fetchall())
 
     # --- the rest ------------------------------------------------------------------------------------------------

@@ -1,0 +1,38 @@
+"""The same promises, longer: minutes of hostile writers and thousands of random histories."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+import penstock
+from penstock.testing import VirtualClock
+from tests.conformance.conftest import MakeLog
+from tests.conformance.test_horizon import hostile
+from tests.conformance.test_model import StoreAgainstModel
+
+
+@pytest.mark.shows("K09")
+def test_two_hundred_thousand_events_of_sixteen_hostile_writers(make_log: MakeLog, log_url: str) -> None:
+    kept = hostile(make_log, log_url, writers=16, rounds=1_400, most=24)
+    assert kept >= 200_000
+
+
+@pytest.mark.shows("X01")
+def test_store_against_model_at_length(clocked: penstock.Log, clock: VirtualClock) -> None:
+    class Machine(StoreAgainstModel):
+        log = clocked
+
+    Machine.clock = clock
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=1_000,
+            stateful_step_count=40,
+            deadline=None,
+            phases=[Phase.generate],
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,1 @@
+"""What only SQLite has: one file, its locks, its write-ahead log."""

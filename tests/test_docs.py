@@ -1,0 +1,286 @@
+"""The documentation is true: its examples run, its links lead somewhere, and nothing public is left out.
+
+Every page runs in a process and a directory of its own. Its ```python blocks share one namespace, and its ```console
+blocks run through the command line in between, in the order of the page. A ```text output block is what the block
+before it printed. A page with ```python postgres blocks gets the URL of an empty database in `url`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+RUNS = ("python", "python postgres", "console", "text output")
+KNOWN = (*RUNS, "python no-run", "sql", "sh", "text", "json")
+
+_FENCE = re.compile(r"^```(.*)$")
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_IMAGE = re.compile(r"(?:src|srcset|href)=\"([^\"]+)\"")
+_HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: the line of its first line of text, what it is, and its text."""
+
+    line: int
+    kind: str
+    text: str
+
+
+def blocks(text: str) -> Iterator[Block]:
+    kind: str | None = None
+    begin, lines = 0, []
+    for number, line in enumerate(text.splitlines(), start=1):
+        fence = _FENCE.match(line)
+        if fence and kind is None:
+            kind, begin, lines = fence[1].strip(), number + 1, []
+        elif fence and kind is not None:
+            yield Block(begin, kind, "\n".join(lines) + "\n")
+            kind = None
+        else:
+            lines.append(line)
+    assert kind is None, f"line {begin}: the block has no end"
+
+
+def without_blocks(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+# --- running a page, in a process of its own -------------------------------------------------------------------------
+
+
+def run_page(page: str, url: str | None) -> None:
+    """Run what can be run, in order; the first thing that fails ends it."""
+    namespace: dict[str, object] = {"__name__": "docs"}
+    if url is not None:
+        namespace["url"] = url
+    printed = ""
+    for block in blocks(Path(page).read_text(encoding="utf-8")):
+        where = f"{page}:{block.line}"
+        if block.kind == "text output":
+            assert printed.strip() == block.text.strip(), f"{where}: the block before it printed\n{printed}"
+            continue
+        if block.kind not in RUNS:
+            continue
+        said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        with contextlib.redirect_stdout(said):
+            if block.kind == "console":
+                run_console(block, where)
+            else:
+                # As many empty lines in front as the page has, so that a traceback names the page's own line.
+                exec(compile("\n" * (block.line - 1) + block.text, page, "exec"), namespace)
+        said.flush()
+        printed = said.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+
+def run_console(block: Block, where: str) -> None:
+    from penstock.cli.app import run
+
+    lines = block.text.replace("\\\n", " ").splitlines()
+    commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    assert commands, f"{where}: a console block shows `$ penstock …`"
+    for command in commands:
+        program, *arguments = shlex.split(command, comments=True)
+        if program == "export":
+            name, _, value = arguments[0].partition("=")
+            os.environ[name] = value
+            continue
+        assert program == "penstock", f"{where}: {command}"
+        code = run(arguments)
+        assert code == 0, f"{where}: `{command}` ended with {code}"
+
+
+def run_apart(page: Path, directory: Path, url: str | None = None) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "PENSTOCK_URL"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", __file__, str(page), *([url] if url else [])],
+        cwd=directory,
+        env={**environment, "PYTHONIOENCODING": "utf-8"},
+        stdin=subprocess.DEVNULL,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def kinds(page: Path) -> set[str]:
+    return {block.kind for block in blocks(page.read_text(encoding="utf-8"))}
+
+
+def with_blocks(*wanted: str, without: str = "") -> list[Path]:
+    return [page for page in PAGES if kinds(page) & {*wanted} and without not in kinds(page)]
+
+
+@pytest.mark.shows("O09")
+@pytest.mark.parametrize("page", with_blocks("python", "console", without="python postgres"), ids=name_of)
+def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
+    run_apart(page, tmp_path)
+
+
+@pytest.mark.shows("O09")
+@pytest.mark.parametrize("page", with_blocks("python postgres"), ids=name_of)
+def test_the_examples_of_a_page_run_on_postgresql(page: Path, tmp_path: Path, postgres_url: str) -> None:
+    run_apart(page, tmp_path, postgres_url)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    odd = [
+        f"line {one.line}: {one.kind!r}" for one in blocks(page.read_text(encoding="utf-8")) if one.kind not in KNOWN
+    ]
+    assert not odd, f"known are {', '.join(KNOWN)}"
+
+
+# --- nothing public is left out --------------------------------------------------------------------------------------
+
+
+def reference(name: str) -> str:
+    return (DOCS / "reference" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def missing(names: set[str], page: str) -> list[str]:
+    """Names that the page does not show as code."""
+    return sorted(name for name in names if not re.search(rf"`[^`\n]*(?<!\w){re.escape(name)}(?!\w)[^`\n]*`", page))
+
+
+@pytest.mark.shows("O09")
+def test_every_error_is_documented_in_its_own_words() -> None:
+    import inspect
+
+    import penstock.cli.app  # noqa: F401  # the errors of the command line are errors, too
+    from penstock.errors import all_errors
+
+    page = reference("errors")
+    assert missing(set(all_errors()), page) == []
+    for code, error in all_errors().items():
+        message = " ".join(inspect.cleandoc(error.__doc__ or "").split())
+        for words in (message, error.hint, f"`{error.__name__}`"):
+            assert words.replace("|", "\\|") in page, f"{code}: {words}"
+
+
+@pytest.mark.shows("O09")
+def test_every_public_name_is_documented() -> None:
+    import penstock
+    import penstock.testing
+
+    page = reference("python")
+    assert missing({*penstock.__all__, *penstock.testing.__all__}, page) == []
+    for cls in (penstock.Log, penstock.Lease, penstock.Event):
+        assert missing({name for name in vars(cls) if not name.startswith("_")}, page) == []
+
+
+@pytest.mark.shows("O09")
+def test_every_command_and_option_is_documented() -> None:
+    import typer
+
+    from penstock.cli.app import root
+
+    page = reference("cli")
+    top = typer.main.get_command(root)
+    for path, command in every_command(top, "penstock"):
+        assert f"`{path}`" in page or f"`{path} " in page, path
+        options = {name for one in command.params for name in one.opts if name.startswith("--")}
+        assert missing(options - {"--install-completion", "--show-completion"}, page) == [], path
+
+
+def every_command(command: object, path: str) -> Iterator[tuple[str, object]]:
+    inside = getattr(command, "commands", None)
+    if inside is None:
+        yield path, command
+        return
+    for name, one in inside.items():
+        yield from every_command(one, f"{path} {name}")
+
+
+@pytest.mark.shows("O09")
+def test_every_table_view_column_and_function_is_documented() -> None:
+    from penstock.stores import blocks as sql
+
+    page = reference("sql")
+    made = re.compile(r"create (?:or replace )?(?:table|view|function)(?: if not exists)? (\S+?)[\s(]")
+    columns = re.compile(r'^  "?(\w+)"? +(?:text|bigint|integer|smallint|jsonb?|bytea|uuid|timestamptz|boolean)', re.M)
+    for dialect, prefix in (("postgres", "penstock."), ("sqlite", "")):
+        text = "\n".join(script for *_, script in sql.migrations(dialect))
+        names = {name.removeprefix(prefix) for name in made.findall(text)}
+        assert names and missing(names, page) == []
+        assert missing(set(columns.findall(text)), page) == []
+
+
+@pytest.mark.shows("O09")
+def test_every_limit_is_documented() -> None:
+    from penstock.core import limits
+
+    names = {name for name in vars(limits) if name.isupper()}
+    assert missing(names, reference("limits")) == []
+
+
+# --- links and words -------------------------------------------------------------------------------------------------
+
+
+def anchor(heading: str) -> str:
+    """The anchor of a heading as GitHub makes it."""
+    kept = re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower())
+    return kept.replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = without_blocks(page.read_text(encoding="utf-8"))
+    for link in [*_LINK.findall(text), *_IMAGE.findall(text)]:
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, fragment = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link}: there is no {target}"
+        if fragment and target.suffix == ".md":
+            headings = {anchor(one) for one in _HEADING.findall(target.read_text(encoding="utf-8"))}
+            assert fragment in headings, f"{link}: {target.name} has no such heading"
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    seen, waiting = set(), [DOCS / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        links = _LINK.findall(without_blocks(page.read_text(encoding="utf-8")))
+        waiting += [
+            (page.parent / link.partition("#")[0]).resolve() for link in links if not re.match(r"[a-z]+:|#", link)
+        ]
+    assert [name_of(page) for page in PAGES if page not in seen and page.is_relative_to(DOCS)] == []
+
+
+def test_pictures_are_well_formed() -> None:
+    from xml.etree import ElementTree
+
+    pictures = sorted((DOCS / "images").glob("*.svg"))
+    assert pictures
+    for picture in pictures:
+        root = ElementTree.parse(picture).getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert root.find("{http://www.w3.org/2000/svg}title") is not None, f"{picture.name} needs a title"
+
+
+if __name__ == "__main__":
+    run_page(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)

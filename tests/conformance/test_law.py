@@ -100,9 +100,9 @@ def test_truncate_copy_and_the_replica_role_get_no_further(postgres_log: penstoc
                     with pytest.raises(psycopg.Error):
                         other.execute(row.format('"offset", ', overriding, "9999, "), values)
                 into = 'copy penstock.events ("offset", stream, event_id, event_type, payload) from stdin'
-                with pytest.raises(psycopg.errors.InsufficientPrivilege), other.cursor() as cursor:
-                    with cursor.copy(into) as copy:  # noqa: SIM117 - the cursor belongs to the refusal
-                        copy.write_row((9999, "s", str(penstock.event_id("y")), "t", b"{}"))
+                refused = pytest.raises(psycopg.errors.InsufficientPrivilege)
+                with refused, other.cursor() as cursor, cursor.copy(into) as copy:
+                    copy.write_row((9999, "s", str(penstock.event_id("y")), "t", b"{}"))
                 other.execute(row.format("", "", ""), values)  # what it is meant to do works
                 for statement in ("delete from penstock.events", "update penstock.events set payload = ''"):
                     with pytest.raises(psycopg.Error):
@@ -194,8 +194,8 @@ def test_a_row_is_born_pending_or_in_its_lease(log: penstock.Log, log_url: str, 
             published = now if state == "PUBLISHED" else "null"
             dead = now if state == "DEAD" else "null"
             sql(
-                'insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, bucket, '
-                "state, claimed_at, claimed_by, published_at, dead_at, lease) "
+                'insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, '
+                "bucket, state, claimed_at, claimed_by, published_at, dead_at, lease) "
                 f"values (1, 1, 'orders', 'g', %s, 't', 1, '{state}', {claimed}, {published}, {dead}, %s)",
                 ids[0],
                 lease,

@@ -76,7 +76,7 @@ class SqliteTransaction:
             return [text]
         return [
             text.replace(_THESE, f'and v."offset" in ({",".join(map(str, offsets[start : start + _AT_ONCE]))})')
-            for start in range(0, max(1, len(offsets)), _AT_ONCE)
+            for start in range(0, len(offsets), _AT_ONCE)
         ]
 
     def rows(self, block: str, **params: Any) -> list[Row]:

@@ -5,6 +5,7 @@ from penstock.core.event import Appended, AppendedMany, Event, event_id
 from penstock.core.lease import Settled
 from penstock.core.retry import Retry
 from penstock.errors import (
+    AppendOnly,
     BindingChanged,
     ClaimLost,
     CommitUnknown,
@@ -23,6 +24,7 @@ from penstock.errors import (
     OrderedGroup,
     OutboxNeedsTransaction,
     PenstockError,
+    PermissionDenied,
     Pruned,
     SchemaMissing,
     SchemaTooNew,
@@ -42,6 +44,7 @@ from penstock.log.opening import open_log as open  # the name users type
 from penstock.stores.keyed_state import WithTtl
 
 __all__ = [
+    "AppendOnly",
     "Appended",
     "AppendedMany",
     "BindingChanged",
@@ -67,6 +70,7 @@ __all__ = [
     "OutboxNeedsTransaction",
     "PenstockError",
     "Permanent",
+    "PermissionDenied",
     "Pruned",
     "Retry",
     "RetryLater",

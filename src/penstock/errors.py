@@ -160,6 +160,20 @@ class IllegalTransition(PenstockError):
     hint = "PENDING→CLAIMED→PUBLISHED|PENDING|DEAD, PUBLISHED→PENDING (replay), DEAD→PENDING (redrive)."
 
 
+class AppendOnly(PenstockError):
+    """Events, leases and deliveries are append-only: the database refused to rewrite or delete one."""
+
+    code = "append_only"
+    hint = "Only prune, rewind and erase remove anything; use the verbs of the log instead of raw SQL."
+
+
+class PermissionDenied(PenstockError):
+    """The database role lacks a privilege for this; nothing was changed."""
+
+    code = "permission_denied"
+    hint = "Ask the owner for select penstock.grant_producer(…), grant_worker(…) or grant_reader(…)."
+
+
 class StateNeedsKey(PenstockError):
     """Keyed state belongs to an ordering key, and there is none."""
 

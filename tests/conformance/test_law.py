@@ -109,10 +109,34 @@ def test_truncate_copy_and_the_replica_role_get_no_further(postgres_log: penstoc
                         other.execute(statement)
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     other.execute("select penstock.remove_events('orders', 100)")
+                if kind == "producer":
+                    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                        other.execute("select penstock.remove_deliveries(1, 0)")
+            works_as(url.replace("postgres@", f"{role}@"), kind)
             owner.execute(f"drop owned by {role}")
             owner.execute(f"drop role {role}")
-        assert owner.execute("select count(*) from penstock.events").fetchone() == (5,)
+        assert owner.execute("select count(*) from penstock.events where stream = 's'").fetchone() == (2,)
     assert [event.event_id for event in log.read("orders")] == ids
+
+
+def works_as(url: str, kind: str) -> None:
+    """The roles can do what they are for, and a refusal has a code."""
+    with penstock.open(url) as log:
+        log.append("roles", {}, type="t")
+        if kind == "producer":
+            with pytest.raises(penstock.PermissionDenied):
+                log.create_group("roles", "g")
+            return
+        log.create_group("roles", "g", ordering="key", retry=penstock.Retry(base_seconds=0, jitter=0))
+        (one,) = [event.event_id for event in log.read("roles")][-1:]
+        lease = log.claim("roles", "g", claimed_by="w", limit=1)
+        assert lease is not None
+        lease.settle(failed={lease.events[0].event_id: "no"}, emit=[{"stream": "out", "payload": {}, "type": "t"}])
+        assert one in drain(log, "roles")
+        log.rewind("roles", "g", to="beginning")
+        assert len(drain(log, "roles")) == 2 and log.reap() == 0 and log.stats().groups
+        with pytest.raises(penstock.PermissionDenied):
+            log.delete_group("roles", "g")
 
 
 def bring_to(log: penstock.Log, url: str, state: State) -> object:

@@ -58,6 +58,7 @@ class Idle:
 
     until: datetime | None
     paused: bool = False
+    horizon: int = 0  # how far the claimer looked
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,7 @@ class Log:
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._counted = 0  # how far the tally is known to reach
 
     # --- opening and closing -------------------------------------------------------------------------------------
 
@@ -433,7 +434,8 @@ class Log:
             if isinstance(found, LeaseRow):
                 return Lease(self, found, self.store.read_lease(found))
             if isinstance(found, Idle):
-                self._run(lambda tx: tally.advance(tx, blocks=_IDLE_BLOCKS))  # whoever is idle counts the log
+                if found.horizon - self._counted >= limits.TALLY_EVERY:  # whoever is idle counts the log
+                    self._counted = self._run(lambda tx: tally.advance(tx, blocks=_IDLE_BLOCKS))
                 return found
             assert isinstance(found, Passed)
 
@@ -466,8 +468,9 @@ class Log:
         ended = 0
         for group in self.groups():
             ended += self._run(partial(reap.reap_group, stream=group.stream, group_name=group.group_name))
-        while self._run(tally.advance):
-            pass
+        before = -1
+        while before < self._counted:
+            before, self._counted = self._counted, self._run(tally.advance)
         return ended
 
     def read_state(

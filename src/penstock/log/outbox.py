@@ -98,7 +98,8 @@ def _sync(store: Store, connection: Any) -> Execute:
 
     if isinstance(connection, sqlite3.Connection):
         _require(store, "sqlite")
-        if not connection.in_transaction and connection.isolation_level is None:
+        by_itself = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
+        if by_itself and not connection.in_transaction:
             raise OutboxNeedsTransaction
         return lambda sql, params: connection.execute(sql, params or {}).fetchone()
     kind = _module(connection)

@@ -48,7 +48,7 @@ def claim(
         found = attempt.take(lane)
         if found is not None:
             return found
-    return Idle(_come_back(tx, group, now, open_leases))
+    return Idle(_come_back(tx, group, now, open_leases), horizon=attempt.horizon or 0)
 
 
 def _lanes(tx: Transaction, group: Group) -> tuple[list[Lane], list[Row]]:
@@ -95,7 +95,7 @@ class _Attempt:
     limit: int
     claimed_by: str
     lease_seconds: float
-    _horizon: int | None = None
+    horizon: int | None = None
 
     def take(self, lane: Lane) -> LeaseRow | Passed | None:
         """What this lane has to give: returned ranges first, then rows and the next range in turn."""
@@ -179,12 +179,12 @@ class _Attempt:
         return self._lease_range(lane, found, attempts=piece.attempts + 1, replay=piece.replay, fresh=False)
 
     def _take_next(self, lane: Lane) -> LeaseRow | Passed | None:
-        if self._horizon is None:
-            self._horizon = self.tx.horizon()
-        if lane.cursor >= self._horizon or (self.group.ordered and self._full(lane)):
+        if self.horizon is None:
+            self.horizon = self.tx.horizon()
+        if lane.cursor >= self.horizon or (self.group.ordered and self._full(lane)):
             return None
         span = groups.span_at(self.group, lane.cursor)
-        found = self._range(lane, span.binding, lane.cursor, min(self._horizon, span.high), 0, 0)
+        found = self._range(lane, span.binding, lane.cursor, min(self.horizon, span.high), 0, 0)
         worth_it = found.members or found.holes or found.scanned >= limits.PASS_STRETCH or found.high == span.high
         if not worth_it:
             return None  # a short stretch without a match is looked at again rather than written down

@@ -15,6 +15,8 @@ from penstock.stores import groups
 from penstock.stores.base import Row, Transaction
 from penstock.stores.operate import Filter
 
+_WINDOW = 10_000  # offsets
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -72,10 +74,23 @@ def deliveries(
 ) -> list[DeliveryRecord]:
     """Deliveries in offset order; pass the last offset as `after` for the next page."""
     group = groups.get(tx, stream, group_name)
-    rows = tx.rows(
-        "inspect.deliveries", group_id=group.group_id, state=state, after=after, limit=limit, **which.params()
-    )
-    return [_record(row) for row in rows]
+    last = tx.one("inspect.last_offset")
+    end = 0 if last is None or last.offset is None else int(last.offset)
+    found: list[DeliveryRecord] = []
+    window = max(_WINDOW, 10 * limit)
+    while after < end and len(found) < limit:  # a page must not sort a backlog: look at windows, each twice as wide
+        rows = tx.rows(
+            "inspect.deliveries",
+            group_id=group.group_id,
+            state=state,
+            after=after,
+            upto=after + window,
+            limit=limit - len(found),
+            **which.params(),
+        )
+        found += [_record(row) for row in rows]
+        after, window = after + window, 2 * window
+    return found
 
 
 def _record(row: Row, history: Sequence[Attempt] = ()) -> DeliveryRecord:
@@ -117,7 +132,8 @@ def delivery(
     if event is None:
         return None
     which = Filter(event_ids=[event.event_id]).params()
-    rows = tx.rows("inspect.deliveries", group_id=group.group_id, state=None, after=0, limit=1, **which)
+    at = event.offset
+    rows = tx.rows("inspect.deliveries", group_id=group.group_id, state=None, after=at - 1, upto=at, limit=1, **which)
     if not rows:
         return None
     attempts = tx.rows("inspect.attempts", group_id=group.group_id, offset=event.offset, bucket=event.bucket)

@@ -9,15 +9,14 @@ _BLOCKS_AT_ONCE = 50
 
 
 def advance(tx: Transaction, blocks: int = _BLOCKS_AT_ONCE) -> int:
-    """Count what can no longer change; returns how many blocks were added."""
+    """Count what can no longer change; returns the offset up to which the log is counted."""
     row = tx.one("tally.last")
     before = 0 if row is None else int(row.upto)
     horizon = tx.horizon()
-    added = 0
-    while horizon - before >= TALLY_EVERY and added < blocks:
+    for _ in range(blocks):
         upto = before + TALLY_EVERY
-        if not tx.run("tally.mark", upto=upto):
-            break  # somebody else is counting this block
+        if upto > horizon or not tx.run("tally.mark", upto=upto):
+            break  # not final yet, or somebody else is counting this block
         tx.run("tally.add", before=before, upto=upto)
-        before, added = upto, added + 1
-    return added
+        before = upto
+    return before

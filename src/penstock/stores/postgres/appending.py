@@ -119,9 +119,11 @@ def _time(moment: datetime) -> bytes:
 def _insert(connection: psycopg.Connection[Any], store: PostgresStore, events: Sequence[NewEvent]) -> int:
     ids = [one.event_id for one in events]
     columns: dict[str, Any] = {name: [getattr(one, name) for one in events] for name in NewEvent._fields}
-    columns["created_at"] = None if store.clock is None else store.clock.now()
+    block = "append.many"
+    if store.clock is not None:
+        block, columns["created_at"] = "append.many_at", store.clock.now()
     with connection.cursor() as cursor:
-        cursor.execute(store.blocks["append.many"], columns, prepare=False)
+        cursor.execute(store.blocks[block], columns, prepare=False)
         stored = {row[0] for row in cursor.fetchall()}
         if len(stored) == len(events):
             return 0

@@ -21,10 +21,12 @@ from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.core.limits import BUSY_SECONDS
 from penstock.errors import (
+    AppendOnly,
     CommitUnknown,
     IllegalTransition,
     InvalidUrl,
     MissingDependency,
+    PermissionDenied,
     SchemaMissing,
     StoreBusy,
     StoreClosed,
@@ -42,6 +44,7 @@ except ImportError as error:  # pragma: no cover - shown by the packaging test
     raise MissingDependency("PostgreSQL needs psycopg: pip install 'penstock[postgres]'.") from error
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # PostgreSQL counts microseconds from here
+_LAW = {"PS001": AppendOnly, "PS002": IllegalTransition, "42501": PermissionDenied}
 _SETTINGS = (
     "select set_config('lock_timeout', '30s', true), set_config('statement_timeout', '120s', true), "
     "set_config('idle_in_transaction_session_timeout', '10s', true)"
@@ -262,8 +265,8 @@ class PostgresStore:
         except psycopg.OperationalError as error:
             raise StoreUnavailable(f"The connection to {self.safe_url} broke: {str(error).strip()}.") from error
         except psycopg.Error as error:
-            if error.sqlstate == "PS002":
-                raise IllegalTransition(str(error.diag.message_primary)) from error
+            if error.sqlstate in _LAW:
+                raise _LAW[error.sqlstate](str(error.diag.message_primary)) from error
             raise
 
     # --- reading -------------------------------------------------------------------------------------------------

@@ -249,6 +249,9 @@ begin
   perform penstock.grant_producer(role);
   execute format('grant insert, update on penstock.leases, penstock.deliveries, penstock.groups to %I', role);
   execute format('grant insert, update, delete on penstock.returned, penstock.state to %I', role);
+  execute format('grant usage on penstock.leases_id_seq to %I', role);
+  execute format('grant execute on function penstock.remove_deliveries(integer, bigint) to %I', role);
   execute format('grant insert on penstock.bindings, penstock.attempt_log, penstock.audit, penstock.tally to %I', role);
 end $$;
-revoke execute on function penstock.remove_events(text, bigint), penstock.remove_group(integer) from public;
+revoke execute on function penstock.remove_deliveries(integer, bigint), penstock.remove_events(text, bigint),
+  penstock.remove_group(integer) from public;

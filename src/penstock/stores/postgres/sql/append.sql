@@ -34,9 +34,23 @@ copy penstock.events (stream, event_id, event_type, payload, content_type, heade
 -- name: append.many
 -- Ids that may be known already: what is new is stored, the rest is reported.
 insert into penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
+                             ordering_key, bucket, available_at)
+select n.stream, n.event_id, n.event_type, n.payload, n.content_type, n.headers::jsonb, n.metadata::jsonb,
+       n.partition_key, n.ordering_key, n.bucket, n.available_at
+  from unnest(%(stream)b::text[], %(event_id)b::uuid[], %(event_type)b::text[], %(payload)b::bytea[],
+              %(content_type)b::text[], %(headers)b::text[], %(metadata)b::text[], %(partition_key)b::text[],
+              %(ordering_key)b::text[], %(bucket)b::smallint[], %(available_at)b::timestamptz[])
+    as n(stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key, bucket,
+         available_at)
+on conflict (event_id) do nothing
+returning event_id;
+
+-- name: append.many_at
+-- The same with a time from the test clock.
+insert into penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
                              ordering_key, bucket, available_at, created_at)
 select n.stream, n.event_id, n.event_type, n.payload, n.content_type, n.headers::jsonb, n.metadata::jsonb,
-       n.partition_key, n.ordering_key, n.bucket, n.available_at, coalesce(%(created_at)s::timestamptz, clock_timestamp())
+       n.partition_key, n.ordering_key, n.bucket, n.available_at, %(created_at)s::timestamptz
   from unnest(%(stream)b::text[], %(event_id)b::uuid[], %(event_type)b::text[], %(payload)b::bytea[],
               %(content_type)b::text[], %(headers)b::text[], %(metadata)b::text[], %(partition_key)b::text[],
               %(ordering_key)b::text[], %(bucket)b::smallint[], %(available_at)b::timestamptz[])

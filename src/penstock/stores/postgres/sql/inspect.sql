@@ -4,7 +4,7 @@ select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.
        e.payload, e.content_type, e.headers::text as headers, e.metadata::text as metadata, e.partition_key,
        e.ordering_key, e.created_at
   from penstock.delivery v join penstock.events e on e."offset" = v."offset"
- where v.group_id = %(group_id)s and v."offset" > %(after)s
+ where v.group_id = %(group_id)s and v."offset" > %(after)s and v."offset" <= %(upto)s
    and (%(state)s::text is null or v.state = %(state)s)
    and (%(event_ids)s::uuid[] is null or v.event_id = any(%(event_ids)s::uuid[]))
    and (%(event_type)s::text is null or v.event_type = %(event_type)s)
@@ -12,6 +12,9 @@ select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.
    and (%(since)s::timestamptz is null or e.created_at >= %(since)s::timestamptz)
    and (%(until)s::timestamptz is null or e.created_at < %(until)s::timestamptz)
  order by v."offset" limit %(limit)s;
+
+-- name: inspect.last_offset
+select max("offset") as "offset" from penstock.events;
 
 -- name: inspect.attempts
 -- What did not succeed, out of the log of rows and out of the leases that held the event as part of a range.

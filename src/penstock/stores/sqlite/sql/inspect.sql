@@ -2,7 +2,7 @@
 -- The comment in the WHERE becomes a list of offsets where events are named.
 with page as materialized (
   select * from penstock_delivery v
-   where v.group_id = :group_id and v."offset" > :after
+   where v.group_id = :group_id and v."offset" > :after and v."offset" <= :upto
      and (:state is null or v.state = :state)
      /* these */
      and (:event_type is null or v.event_type = :event_type)
@@ -17,6 +17,9 @@ select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.
        e.payload, e.content_type, e.headers, e.metadata, e.partition_key, e.ordering_key, e.created_at
   from page v cross join penstock_events e on e."offset" = v."offset"
  order by v."offset";
+
+-- name: inspect.last_offset
+select max("offset") as "offset" from penstock_events;
 
 -- name: inspect.attempts
 -- What did not succeed, out of the log of rows and out of the leases that held the event as part of a range: per

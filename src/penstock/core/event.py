@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, overload
 
 import orjson
 
@@ -316,6 +316,37 @@ class Event:
 
     def __repr__(self) -> str:
         return f"<Event {self.stream}@{self.offset} {self.event_type} {self.event_id}>"
+
+
+class Events(Sequence[Event]):
+    """The events of a batch, made when somebody looks at them."""
+
+    __slots__ = ("_claim", "_rows", "_store", "_stream")
+
+    def __init__(self, rows: Sequence[Sequence[Any]], stream: str, claim: Claimed | None, store: Any) -> None:
+        self._rows = rows
+        self._stream = stream
+        self._claim = claim
+        self._store = store
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Event]:
+        stream, claim, store = self._stream, self._claim, self._store
+        return (Event(row, stream, claim, store) for row in self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+        if isinstance(index, slice):
+            return Events(self._rows[index], self._stream, self._claim, self._store)
+        return Event(self._rows[index], self._stream, self._claim, self._store)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} events of {self._stream}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ class LeaseRow:
     claimed_by: str
     claimed_at: datetime
     expires_at: datetime
+    type_regex: str | None = None  # what its binding wants, so that reading it asks nobody
+    headers: str | None = None
 
     @property
     def is_range(self) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.core import codec
-from penstock.core.event import Claimed, Event, parse_event_id
+from penstock.core.event import Claimed, Event, Events, parse_event_id
 from penstock.core.lease import Effects, Failure, LeaseRow, Settled, Settlement, split_released
 from penstock.errors import InvalidInput, NotInLease
 from penstock.log.handling import Permanent, RetryLater
@@ -27,8 +27,7 @@ class Lease:
         self._versions: dict[tuple[str, str], int] = {}
         self._by_id: dict[uuid.UUID, int] | None = None
         claim = Claimed(row.claimed_at, row.claimed_by, row.attempts, row.replay)
-        store = log.store
-        self.events: list[Event] = [Event(one, row.stream, claim, store) for one in rows]
+        self.events: Sequence[Event] = Events(rows, row.stream, claim, log.store)
         self.expires_at: datetime = row.expires_at
 
     @property

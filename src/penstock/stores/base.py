@@ -46,11 +46,11 @@ class Transaction(Protocol):
     def now(self) -> datetime:
         """The store's time, at this moment."""
 
-    def lock_group(self, group_id: int) -> None:
-        """Wait until this transaction is the only one that claims for or operates on the group."""
+    def horizon(self, last: int | None = None) -> int:
+        """The highest offset below which nothing can still appear. Read events only in a later statement.
 
-    def horizon(self) -> int:
-        """The highest offset below which nothing can still appear. Read events only in a later statement."""
+        `last` is the last offset given out, if an earlier statement of this transaction has read it.
+        """
 
     def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
         """Store events; `unique` promises that the ids are new. Returns how many were duplicates."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -16,69 +17,41 @@ from penstock.stores.groups import Group
 _TOKEN_BITS = 20  # random low bits behind the growing lease id: a token grows, and cannot be guessed
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """One lane as the claimer finds it."""
-
-    number: int
-    cursor: int
-    total: int
-    last_lease: int
-    last_was_range: bool
-    open: tuple[int, ...]
-
-
 def claim(
     tx: Transaction, stream: str, group_name: str, limit: int, claimed_by: str, lease_seconds: float | None = None
 ) -> LeaseRow | Idle | Passed:
     """A lease, or when to come back, or the word that a stretch was passed and the caller should claim again."""
     group = groups.locked(tx, stream, group_name)
     now = tx.now()
-    lanes, open_leases = _lanes(tx, group)
-    if any(lease.expires_at <= now for lease in open_leases):
-        reap.reap_leases(tx, group, [lease.id for lease in open_leases if lease.expires_at <= now], now)
-        lanes, open_leases = _lanes(tx, group)
+    lanes = _look(tx, group, now)
+    expired = [lease for lane in lanes for lease in lane.expired_ids]
+    if expired:
+        reap.reap_leases(tx, group, expired, now)
+        lanes = _look(tx, group, now)
     if group.paused:
         return Idle(None, paused=True)
     attempt = _Attempt(tx, group, now, limit, claimed_by, lease_seconds or group.lease_seconds)
-    busy = {lease.lane for lease in open_leases} if group.exclusive else set()
-    for lane in sorted(lanes, key=lambda one: (one.last_lease, one.number)):
-        if lane.number in busy:
+    for lane in sorted(lanes, key=lambda one: (one.last_lease or 0, one.lane)):
+        if group.exclusive and lane.open_ids:
             continue
         found = attempt.take(lane)
         if found is not None:
             return found
-    return Idle(_come_back(tx, group, now, open_leases), horizon=attempt.horizon or 0)
+    return Idle(_come_back(tx, group, now, lanes), horizon=attempt.horizon or 0)
 
 
-def _lanes(tx: Transaction, group: Group) -> tuple[list[Lane], list[Row]]:
-    """Every lane with its cursor, and the open leases.
+def _look(tx: Transaction, group: Group, now: datetime) -> list[Row]:
+    """Every lane as the claimer finds it.
 
     The newest lease of a lane names those that were open before it, so that finding what is open never visits ended
     leases, however many there are and however old a snapshot somebody holds.
     """
-    rows = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
-    candidates = {row.lane: (*row.open_before, row.last_lease) if row.last_lease else () for row in rows}
-    ids = [lease for some in candidates.values() for lease in some]
-    open_leases = tx.rows("claim.open", ids=ids) if ids else []
-    still_open = {lease.id for lease in open_leases}
-    lanes = [
-        Lane(
-            row.lane,
-            group.starts[row.lane] if row.cursor is None else row.cursor,
-            row.total or 0,
-            row.last_lease or 0,
-            bool(row.last_was_range),
-            tuple(lease for lease in candidates[row.lane] if lease in still_open),
-        )
-        for row in rows
-    ]
-    return lanes, open_leases
+    return tx.rows("claim.look", group_id=group.group_id, stream=group.stream, lanes=group.lanes, now=now)
 
 
-def _come_back(tx: Transaction, group: Group, now: datetime, open_leases: list[Row]) -> datetime | None:
+def _come_back(tx: Transaction, group: Group, now: datetime, lanes: list[Row]) -> datetime | None:
     """The next moment at which time alone makes something claimable."""
-    moments = [lease.expires_at for lease in open_leases]
+    moments = [lane.expires_at for lane in lanes if lane.expires_at is not None]
     due = tx.one("claim.next_due", group_id=group.group_id, now=now)
     if due is not None:
         moments += [moment for moment in (due.row_at, due.returned_at) if moment is not None]
@@ -97,23 +70,16 @@ class _Attempt:
     lease_seconds: float
     horizon: int | None = None
 
-    def take(self, lane: Lane) -> LeaseRow | Passed | None:
+    def take(self, lane: Row) -> LeaseRow | Passed | None:
         """What this lane has to give: returned ranges first, then rows and the next range in turn."""
         ordered = self.group.ordered
-        piece = self.tx.one(
-            "claim.returned",
-            group_id=self.group.group_id,
-            lanes=self.group.lanes,
-            lane=lane.number,
-            ordered=ordered,
-            now=self.now,
-        )
+        piece = self._lowest_returned(lane)
         if piece is not None and piece.available_at <= self.now:
             return self._take_returned(lane, piece)
         # An ordered lane works from the left: nothing above what it still waits for.
         ceiling = None
         if ordered:
-            ceiling = min(lane.cursor, piece.low) if piece is not None else lane.cursor
+            ceiling = min(self._cursor(lane), piece.low) if piece is not None else self._cursor(lane)
         for kind in ("rows", "range") if lane.last_was_range else ("range", "rows"):
             found: LeaseRow | Passed | None = None
             if kind == "rows":
@@ -124,10 +90,27 @@ class _Attempt:
                 return found
         return None
 
+    def _lowest_returned(self, lane: Row) -> Row | None:
+        if not lane.has_returned:
+            return None
+        return self.tx.one(
+            "claim.returned",
+            group_id=self.group.group_id,
+            lanes=self.group.lanes,
+            lane=lane.lane,
+            ordered=self.group.ordered,
+            now=self.now,
+        )
+
+    def _cursor(self, lane: Row) -> int:
+        return int(self.group.starts[lane.lane] if lane.cursor is None else lane.cursor)
+
     # --- rows ----------------------------------------------------------------------------------------------------
 
-    def _take_rows(self, lane: Lane, ceiling: int | None) -> LeaseRow | None:
-        low, high = slice_of(lane.number, self.group.lanes)
+    def _take_rows(self, lane: Row, ceiling: int | None) -> LeaseRow | None:
+        if not lane.has_rows:
+            return None
+        low, high = slice_of(lane.lane, self.group.lanes)
         params = {
             "group_id": self.group.group_id,
             "first_bucket": low,
@@ -157,14 +140,14 @@ class _Attempt:
 
     # --- ranges --------------------------------------------------------------------------------------------------
 
-    def _take_returned(self, lane: Lane, piece: Row) -> LeaseRow | Passed:
+    def _take_returned(self, lane: Row, piece: Row) -> LeaseRow | Passed:
         found = self._range(lane, piece.binding, piece.low, piece.high, piece.attempts, piece.replay)
         self.tx.run("claim.drop_returned", id=piece.id)
         if found.high < piece.high:
             self.tx.run(
                 "returned.add",
                 group_id=self.group.group_id,
-                lane=lane.number,
+                lane=lane.lane,
                 lanes=self.group.lanes,
                 binding=piece.binding,
                 low=found.high,
@@ -178,20 +161,21 @@ class _Attempt:
             )
         return self._lease_range(lane, found, attempts=piece.attempts + 1, replay=piece.replay, fresh=False)
 
-    def _take_next(self, lane: Lane) -> LeaseRow | Passed | None:
+    def _take_next(self, lane: Row) -> LeaseRow | Passed | None:
         if self.horizon is None:
-            self.horizon = self.tx.horizon()
-        if lane.cursor >= self.horizon or (self.group.ordered and self._full(lane)):
+            self.horizon = self.tx.horizon(lane.last)
+        cursor = self._cursor(lane)
+        if cursor >= self.horizon or (self.group.ordered and lane.has_rows and self._full(lane)):
             return None
-        span = groups.span_at(self.group, lane.cursor)
-        found = self._range(lane, span.binding, lane.cursor, min(self.horizon, span.high), 0, 0)
+        span = groups.span_at(self.group, cursor)
+        found = self._range(lane, span.binding, cursor, min(self.horizon, span.high), 0, 0)
         worth_it = found.members or found.holes or found.scanned >= limits.PASS_STRETCH or found.high == span.high
         if not worth_it:
             return None  # a short stretch without a match is looked at again rather than written down
         return self._lease_range(lane, found, attempts=1, replay=0, fresh=True)
 
-    def _full(self, lane: Lane) -> bool:
-        low, high = slice_of(lane.number, self.group.lanes)
+    def _full(self, lane: Row) -> bool:
+        low, high = slice_of(lane.lane, self.group.lanes)
         blocked = self.tx.one(
             "claim.blocked",
             group_id=self.group.group_id,
@@ -201,9 +185,9 @@ class _Attempt:
         )
         return blocked is not None and blocked.rows >= limits.BLOCKED_PER_LANE
 
-    def _range(self, lane: Lane, binding: int, low: int, high: int, attempts: int, replay: int) -> _Range:
+    def _range(self, lane: Row, binding: int, low: int, high: int, attempts: int, replay: int) -> _Range:
         """How far a range from `low` goes; its delayed and blocked events become rows of their own."""
-        first, last = slice_of(lane.number, self.group.lanes)
+        first, last = slice_of(lane.lane, self.group.lanes)
         scan = max(limits.SCAN, 2 * self.limit)
         span = self.group.span(binding)
         where = {
@@ -219,20 +203,7 @@ class _Attempt:
             "type_regex": span.type_regex,
             "headers": span.headers,
         }
-        odd = self.tx.one(
-            "claim.exceptions",
-            group_id=self.group.group_id,
-            stream=self.group.stream,
-            low=low,
-            high=high,
-            now=self.now,
-            scan=scan,
-            ordered=self.group.ordered,
-            first_bucket=first,
-            last_bucket=last,
-            halts=self.group.on_dead == "halt",
-        )
-        if odd is not None and odd.any:
+        if (lane.has_rows or lane.has_dated) and self._odd(where):
             # Looking closely costs more per event, and the range may end early: look at little more than is wanted.
             closely = max(limits.PASS_STRETCH, 2 * self.limit * self.group.lanes)
             row = self.tx.one(
@@ -263,8 +234,15 @@ class _Attempt:
             )
         return _Range(binding, low, row.high, row.members, row.holes, row.scanned, new_rows)
 
-    def _lease_range(self, lane: Lane, found: _Range, *, attempts: int, replay: int, fresh: bool) -> LeaseRow | Passed:
-        total = lane.total + found.members + len(found.holes) if fresh else None
+    def _odd(self, where: Mapping[str, object]) -> bool:
+        """Whether a range has anything to step over."""
+        row = self.tx.one(
+            "claim.exceptions", now=self.now, ordered=self.group.ordered, halts=self.group.on_dead == "halt", **where
+        )
+        return row is not None and bool(row.any)
+
+    def _lease_range(self, lane: Row, found: _Range, *, attempts: int, replay: int, fresh: bool) -> LeaseRow | Passed:
+        total = (lane.total or 0) + found.members + len(found.holes) if fresh else None
         lease = self._open(
             lane,
             members=found.members,
@@ -284,7 +262,7 @@ class _Attempt:
 
     def _open(
         self,
-        lane: Lane,
+        lane: Row,
         *,
         members: int,
         binding: int = 0,
@@ -301,7 +279,7 @@ class _Attempt:
         row = self.tx.one(
             "lease.open",
             group_id=self.group.group_id,
-            lane=lane.number,
+            lane=lane.lane,
             lanes=self.group.lanes,
             binding=binding,
             secret=secrets.randbits(_TOKEN_BITS),
@@ -317,7 +295,7 @@ class _Attempt:
             offsets=offsets,
             fresh=fresh,
             total=total,
-            open_before=list(lane.open),
+            open_before=lane.open_ids,
         )
         assert row is not None
         return LeaseRow(
@@ -326,7 +304,7 @@ class _Attempt:
             self.group.stream,
             self.group.group_name,
             self.group.group_id,
-            lane.number,
+            lane.lane,
             self.group.lanes,
             binding,
             low,
@@ -339,6 +317,7 @@ class _Attempt:
             self.claimed_by,
             self.now,
             expires_at,
+            *((span.type_regex, span.headers) if binding and (span := self.group.span(binding)) else (None, None)),
         )
 
 

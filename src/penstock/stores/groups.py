@@ -75,7 +75,7 @@ def span_at(group: Group, cursor: int) -> Span:
 def find(tx: Transaction, stream: str, group_name: str) -> Group | None:
     """The group, or None."""
     row = tx.one("group.find", stream=stream, group_name=group_name)
-    return None if row is None else _group(tx, row)
+    return None if row is None else _group(row)
 
 
 def get(tx: Transaction, stream: str, group_name: str) -> Group:
@@ -88,27 +88,24 @@ def get(tx: Transaction, stream: str, group_name: str) -> Group:
 
 def locked(tx: Transaction, stream: str, group_name: str) -> Group:
     """The group as it is once this transaction alone may claim for it or operate on it."""
-    row = tx.one("group.id", stream=stream, group_name=group_name)
-    if row is None:
-        raise UnknownGroup(f"There is no group {group_name!r} on the stream {stream!r}.")
-    tx.lock_group(row.group_id)
-    return get(tx, stream, group_name)
+    tx.one("group.lock", stream=stream, group_name=group_name)
+    return get(tx, stream, group_name)  # in a later statement: what the last holder of the lock left behind
 
 
 def every(tx: Transaction, stream: str | None = None) -> list[Group]:
     """All groups, of one stream or of the log."""
-    return [_group(tx, row) for row in tx.rows("group.all", stream=stream)]
+    return [_group(row) for row in tx.rows("group.find", stream=stream, group_name=None)]
 
 
-def _group(tx: Transaction, row: Row) -> Group:
-    bindings = tx.rows("group.bindings", group_id=row.group_id)
+def _group(row: Row) -> Group:
+    bindings = orjson.loads(row.bindings)
     spans = []
     for position, binding in enumerate(bindings):
-        low = -1 if position == 0 else binding.from_offset
-        high = bindings[position + 1].from_offset if position + 1 < len(bindings) else FOREVER
+        low = -1 if position == 0 else binding["from_offset"]
+        high = bindings[position + 1]["from_offset"] if position + 1 < len(bindings) else FOREVER
         if high > low:
-            types = None if binding.types is None else tuple(binding.types)
-            spans.append(Span(binding.id, low, high, types, binding.type_regex, binding.headers))
+            types = None if binding["types"] is None else tuple(binding["types"])
+            spans.append(Span(binding["id"], low, high, types, binding["type_regex"], binding["headers"]))
     retry = Retry(row.max_attempts, row.base_seconds, row.factor, row.cap_seconds, row.jitter, row.max_age_seconds)
     return Group(
         row.group_id,

@@ -113,7 +113,7 @@ def _count(
 def prune(tx: Transaction, stream: str, upto: int, by: str) -> int:
     """Remove events that every group has finished with; stops below the first that any still needs."""
     for group in groups.every(tx, stream):
-        tx.lock_group(group.group_id)
+        groups.locked(tx, group.stream, group.group_name)
         needed = tx.one("prune.needed", group_id=group.group_id, lanes=group.lanes)
         if needed is not None and needed.offset is not None:
             upto = min(upto, needed.offset)

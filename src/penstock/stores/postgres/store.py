@@ -7,6 +7,7 @@ LISTEN on pooled connections.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -46,9 +47,13 @@ except ImportError as error:  # pragma: no cover - shown by the packaging test
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # PostgreSQL counts microseconds from here
 _LAW = {"PS001": AppendOnly, "PS002": IllegalTransition, "42501": PermissionDenied}
 _SETTINGS = (
-    "select set_config('lock_timeout', '30s', true), set_config('statement_timeout', '120s', true), "
+    "select clock_timestamp(), set_config('lock_timeout', '30s', true), set_config('statement_timeout', '120s', true), "
     "set_config('idle_in_transaction_session_timeout', '10s', true)"
 )
+
+
+def _elapsed() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 class PostgresTransaction:
@@ -56,6 +61,10 @@ class PostgresTransaction:
 
     def __init__(self, store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
         self._store = store
+        self._began_here = _elapsed()
+        row = connection.execute(_SETTINGS, prepare=False).fetchone()
+        assert row is not None
+        self._began: datetime = row[0]
         self._connection = connection
         self._cursor = connection.cursor(row_factory=namedtuple_row, binary=True)
 
@@ -80,19 +89,17 @@ class PostgresTransaction:
         return self._execute(block, params).rowcount
 
     def now(self) -> datetime:
+        """The database's time when the transaction began, and what has passed since: no wall clock of ours is asked,
+        and time that the machine slept counts, too."""
         if self._store.clock is not None:
             return self._store.clock.now()
-        row = self.one("clock.now")
-        assert row is not None
-        return cast(datetime, row.now)
+        return self._began + timedelta(seconds=_elapsed() - self._began_here)
 
-    def lock_group(self, group_id: int) -> None:
-        self.one("group.lock", group_id=group_id)
-
-    def horizon(self) -> int:
-        first = self.one("horizon.last")
-        assert first is not None
-        last = int(first.last)
+    def horizon(self, last: int | None = None) -> int:
+        if last is None:
+            first = self.one("horizon.last")
+            assert first is not None
+            last = int(first.last)
         return min([last, *(unfold(row.bound, last) for row in self.rows("horizon.announced"))])
 
     def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
@@ -232,7 +239,6 @@ class PostgresStore:
     @contextmanager
     def transaction(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
         with self.connection() as connection, self._named_errors():
-            connection.execute(_SETTINGS, prepare=False)
             tx = PostgresTransaction(self, connection)
             yield tx
             if write:
@@ -289,7 +295,8 @@ class PostgresStore:
             stream=lease.stream,
             low=lease.low,
             high=lease.high,
-            binding=lease.binding,
+            type_regex=lease.type_regex,
+            headers=lease.headers,
             first_bucket=first,
             last_bucket=last,
             holes=list(lease.holes),

@@ -91,10 +91,9 @@ class SqliteTransaction:
     def now(self) -> datetime:
         return self._store.now()
 
-    def lock_group(self, group_id: int) -> None:
-        """BEGIN IMMEDIATE made this the only transaction that writes."""
-
-    def horizon(self) -> int:
+    def horizon(self, last: int | None = None) -> int:
+        if last is not None:
+            return last
         row = self.one("horizon.last")
         assert row is not None
         return int(row.last)

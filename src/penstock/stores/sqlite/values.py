@@ -18,7 +18,9 @@ from penstock.stores.base import Row
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _PLAIN = frozenset({int, str, bytes, float, bool, type(None)})
-_LISTS = frozenset({"starts", "holes", "offsets", "open_before", "answer", "types", "delayed", "blocked"})
+_LISTS = frozenset(
+    {"starts", "holes", "offsets", "open_before", "open_ids", "expired_ids", "answer", "types", "delayed", "blocked"}
+)
 
 Decoder = Callable[[Any], Any]
 

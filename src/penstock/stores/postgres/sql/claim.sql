@@ -1,9 +1,6 @@
 -- A range of a stream is compared as a row, (stream, "offset"), so that no plan can wander off to the primary key and
 -- read the events of every other stream on its way.
 
--- name: clock.now
-select clock_timestamp() as now;
-
 -- name: horizon.last
 -- First the sequence …
 select case when is_called then last_value else 0 end as last from penstock.events_offset_seq;
@@ -17,9 +14,23 @@ select distinct objid::bigint as bound from pg_locks
    and database = (select oid from pg_database where datname = current_database());
 
 -- name: claim.lanes
--- Every lane: its cursor (the greatest high of its fresh leases) and its newest lease.
+-- The cursor of every lane: the greatest high of its fresh leases.
+select l.lane, c.high as cursor, c.total
+  from generate_series(0, %(lanes)s - 1) as l(lane)
+  left join lateral (select high, total from penstock.leases
+                      where group_id = %(group_id)s and lanes = %(lanes)s and lane = l.lane and fresh
+                      order by high desc limit 1) c on true
+ order by l.lane;
+
+-- name: claim.look
+-- All that a claimer wants to know, in one look: per lane the cursor, the newest lease and those that are open (the
+-- newest names those that were open before it); whether the group has anything but ranges; the sequence's last value.
 select l.lane, c.high as cursor, c.total, n.id as last_lease, n.was_range as last_was_range,
-       coalesce(n.open_before, '{}') as open_before
+       coalesce(o.open_ids, '{}') as open_ids, coalesce(o.expired_ids, '{}') as expired_ids, o.expires_at,
+       exists (select 1 from penstock.returned where group_id = %(group_id)s) as has_returned,
+       exists (select 1 from penstock.deliveries where group_id = %(group_id)s) as has_rows,
+       exists (select 1 from penstock.events where stream = %(stream)s and available_at is not null) as has_dated,
+       (select case when is_called then last_value else 0 end from penstock.events_offset_seq) as last
   from generate_series(0, %(lanes)s - 1) as l(lane)
   left join lateral (select high, total from penstock.leases
                       where group_id = %(group_id)s and lanes = %(lanes)s and lane = l.lane and fresh
@@ -27,10 +38,10 @@ select l.lane, c.high as cursor, c.total, n.id as last_lease, n.was_range as las
   left join lateral (select id, offsets is null as was_range, open_before from penstock.leases
                       where group_id = %(group_id)s and lanes = %(lanes)s and lane = l.lane
                       order by id desc limit 1) n on true
+  left join lateral (select array_agg(id order by id) as open_ids, min(expires_at) as expires_at,
+                            array_agg(id order by id) filter (where expires_at <= %(now)s) as expired_ids
+                       from penstock.leases where id = any(n.open_before || n.id) and outcome is null) o on true
  order by l.lane;
-
--- name: claim.open
-select id, lane, expires_at from penstock.leases where id = any(%(ids)s::bigint[]) and outcome is null order by id;
 
 -- name: claim.returned
 -- The lowest returned range of a lane; an unordered lane may pass over what is not due.

@@ -1,19 +1,18 @@
--- name: group.id
-select group_id from penstock.groups where stream = %(stream)s and group_name = %(group_name)s;
-
 -- name: group.lock
 -- Claimers and operators of a group come one at a time; the lock ends with the transaction.
-select pg_advisory_xact_lock('penstock.leases'::regclass::oid::bigint::bit(32)::int, %(group_id)s);
+select group_id, pg_advisory_xact_lock('penstock.leases'::regclass::oid::bigint::bit(32)::int, group_id) as locked
+  from penstock.groups where stream = %(stream)s and group_name = %(group_name)s;
 
 -- name: group.find
-select * from penstock.groups where stream = %(stream)s and group_name = %(group_name)s;
-
--- name: group.all
-select * from penstock.groups where %(stream)s::text is null or stream = %(stream)s order by stream, group_name;
-
--- name: group.bindings
-select id, from_offset, types, type_regex, headers::text as headers
-  from penstock.bindings where group_id = %(group_id)s order by from_offset, id;
+-- The groups of a stream (or of the log), or one of them; each with its bindings in order.
+select g.*, (select coalesce(json_agg(json_build_object(
+                      'id', b.id, 'from_offset', b.from_offset, 'types', b.types, 'type_regex', b.type_regex,
+                      'headers', b.headers::text) order by b.from_offset, b.id), '[]')::text
+               from penstock.bindings b where b.group_id = g.group_id) as bindings
+  from penstock.groups g
+ where (%(stream)s::text is null or g.stream = %(stream)s)
+   and (%(group_name)s::text is null or g.group_name = %(group_name)s)
+ order by g.stream, g.group_name;
 
 -- name: group.create
 insert into penstock.groups (stream, group_name, ordering, keyed, lanes, starts, floor, on_dead, lease_seconds, max_attempts,

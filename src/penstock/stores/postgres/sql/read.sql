@@ -9,27 +9,30 @@ select "offset", uuid_send(event_id), event_type, payload, content_type, headers
 -- name: read.range
 select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
        ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
-  from penstock.events e join penstock.bindings b on b.id = %(binding)s
+  from penstock.events e
  where (stream, e."offset") > (%(stream)s, %(low)s::bigint) and (stream, e."offset") <= (%(stream)s, %(high)s::bigint)
-   and (b.type_regex is null or event_type ~ b.type_regex) and (b.headers is null or e.headers @> b.headers)
+   and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text)
+   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
  order by stream, e."offset" limit %(members)s;
 
 -- name: read.lane
 select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
        ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
-  from penstock.events e join penstock.bindings b on b.id = %(binding)s
+  from penstock.events e
  where (stream, e."offset") > (%(stream)s, %(low)s::bigint) and (stream, e."offset") <= (%(stream)s, %(high)s::bigint)
    and coalesce(bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
-   and (b.type_regex is null or event_type ~ b.type_regex) and (b.headers is null or e.headers @> b.headers)
+   and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text)
+   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
  order by stream, e."offset" limit %(members)s;
 
 -- name: read.holes
 select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
        ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
-  from penstock.events e join penstock.bindings b on b.id = %(binding)s
+  from penstock.events e
  where (stream, e."offset") > (%(stream)s, %(low)s::bigint) and (stream, e."offset") <= (%(stream)s, %(high)s::bigint)
    and coalesce(bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
-   and (b.type_regex is null or event_type ~ b.type_regex) and (b.headers is null or e.headers @> b.headers)
+   and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text)
+   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
    and e."offset" <> all(%(holes)s::bigint[])
  order by stream, e."offset" limit %(members)s;
 

@@ -13,6 +13,13 @@ update penstock.leases
    set outcome = %(outcome)s, upto = %(upto)s, digest = %(digest)s, answer = %(answer)s::int[], ended_at = %(now)s
  where id = %(id)s;
 
+-- name: settle.whole
+-- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
+update penstock.leases
+   set outcome = 'settled', upto = high, digest = %(digest)s, answer = array[members, 0, 0, 0], ended_at = %(now)s
+ where id = %(id)s and token = %(token)s and outcome is null and expires_at > %(now)s and high = %(upto)s
+returning members;
+
 -- name: settle.members
 -- Members of a lease: all, some by offset, or those of some keys; with the failures each had before.
 select e."offset", e.event_id, e.ordering_key, e.created_at, coalesce(d.failures, 0) as failures

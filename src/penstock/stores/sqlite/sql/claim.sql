@@ -3,7 +3,20 @@
 select coalesce((select seq from sqlite_sequence where name = 'penstock_events'), 0) as last;
 
 -- name: claim.lanes
--- Every lane: its cursor (the greatest high of its fresh leases) and its newest lease.
+-- The cursor of every lane: the greatest high of its fresh leases.
+with recursive lane(lane) as (
+  select 0 union all select lane + 1 from lane where lane + 1 < :lanes
+), found as (
+  select lane, (select f.id from penstock_leases f where f.group_id = :group_id and f.lanes = :lanes and f.lane = l.lane
+                   and f.fresh = 1 order by f.high desc limit 1) as cursor_lease
+    from lane l
+)
+select l.lane, c.high as cursor, c.total from found l left join penstock_leases c on c.id = l.cursor_lease
+ order by l.lane;
+
+-- name: claim.look
+-- All that a claimer wants to know, in one look: per lane the cursor, the newest lease and those that are open (the
+-- newest names those that were open before it); whether the group has anything but ranges; the last offset.
 with recursive lane(lane) as (
   select 0 union all select lane + 1 from lane where lane + 1 < :lanes
 ), found as (
@@ -13,18 +26,27 @@ with recursive lane(lane) as (
          (select max(f.id) from penstock_leases f
            where f.group_id = :group_id and f.lanes = :lanes and f.lane = l.lane) as last_lease
     from lane l
+), newest as (
+  select l.lane, c.high as cursor, c.total, n.id as last_lease,
+         case when n.id is not null then n.offsets is null end as last_was_range,
+         coalesce(json_insert(n.open_before, '$[#]', n.id), '[]') as candidates
+    from found l
+    left join penstock_leases c on c.id = l.cursor_lease
+    left join penstock_leases n on n.id = l.last_lease
 )
-select l.lane, c.high as cursor, c.total, n.id as last_lease,
-       case when n.id is not null then n.offsets is null end as last_was_range,
-       coalesce(n.open_before, '[]') as open_before
-  from found l
-  left join penstock_leases c on c.id = l.cursor_lease
-  left join penstock_leases n on n.id = l.last_lease
- order by l.lane;
-
--- name: claim.open
-select id, lane, expires_at from penstock_leases
- where id in (select value from json_each(:ids)) and outcome is null order by id;
+select lane, cursor, total, last_lease, last_was_range,
+       (select json_group_array(o.id) from json_each(candidates) j cross join penstock_leases o on o.id = j.value
+         where o.outcome is null) as open_ids,
+       (select json_group_array(o.id) from json_each(candidates) j cross join penstock_leases o on o.id = j.value
+         where o.outcome is null and o.expires_at <= :now) as expired_ids,
+       (select min(o.expires_at) from json_each(candidates) j cross join penstock_leases o on o.id = j.value
+         where o.outcome is null) as expires_at,
+       exists (select 1 from penstock_returned where group_id = :group_id) as has_returned,
+       exists (select 1 from penstock_deliveries where group_id = :group_id) as has_rows,
+       exists (select 1 from penstock_events indexed by penstock_events_delayed
+                where stream = :stream and available_at is not null) as has_dated,
+       coalesce((select seq from sqlite_sequence where name = 'penstock_events'), 0) as last
+  from newest order by lane;
 
 -- name: claim.returned
 -- The lowest returned range of a lane; an unordered lane may pass over what is not due.

@@ -1,15 +1,16 @@
--- name: group.id
+-- name: group.lock
+-- BEGIN IMMEDIATE made this the only transaction that writes.
 select group_id from penstock_groups where stream = :stream and group_name = :group_name;
 
 -- name: group.find
-select * from penstock_groups where stream = :stream and group_name = :group_name;
-
--- name: group.all
-select * from penstock_groups where :stream is null or stream = :stream order by stream, group_name;
-
--- name: group.bindings
-select id, from_offset, types, type_regex, headers
-  from penstock_bindings where group_id = :group_id order by from_offset, id;
+-- The groups of a stream (or of the log), or one of them; each with its bindings in order.
+select g.*, (select json_group_array(json_object(
+                      'id', b.id, 'from_offset', b.from_offset, 'types', json(b.types), 'type_regex', b.type_regex,
+                      'headers', b.headers))
+               from (select * from penstock_bindings where group_id = g.group_id order by from_offset, id) b) as bindings
+  from penstock_groups g
+ where (:stream is null or g.stream = :stream) and (:group_name is null or g.group_name = :group_name)
+ order by g.stream, g.group_name;
 
 -- name: group.create
 insert into penstock_groups (stream, group_name, ordering, keyed, lanes, starts, floor, on_dead, lease_seconds, max_attempts,

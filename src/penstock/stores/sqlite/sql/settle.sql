@@ -14,6 +14,13 @@ update penstock_leases
    set outcome = :outcome, upto = :upto, digest = :digest, answer = :answer, ended_at = :now
  where id = :id;
 
+-- name: settle.whole
+-- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
+update penstock_leases
+   set outcome = 'settled', upto = high, digest = :digest, answer = json_array(members, 0, 0, 0), ended_at = :now
+ where id = :id and token = :token and outcome is null and expires_at > :now and high = :upto
+returning members;
+
 -- name: settle.members
 -- Members of a lease: all, some by offset, or those of some keys; with the failures each had before. Only a range
 -- of which all members are asked for is read as a range.

@@ -174,3 +174,15 @@ def test_state_has_versions_a_ttl_and_can_be_removed(clocked: penstock.Log, cloc
     assert log.state("orders", "g", "k") == {"a": "long"}
     settle(None)
     assert log.state("orders", "g", "k") == {}
+
+
+@pytest.mark.shows("K27")
+@pytest.mark.parametrize("sql", ["commit", "ROLLBACK", " /* x */ begin", "-- y\nsavepoint a", "; end"])
+def test_a_statement_cannot_end_the_settles_own_transaction(shop: penstock.Log, log_url: str, sql: str) -> None:
+    (one,) = orders(shop, 1)
+    lease = take(shop)
+    with pytest.raises(penstock.EffectFailed, match="own transaction"):
+        lease.settle(execute=[insert(1), (sql, [])])
+    assert scores(log_url) == [] and shop.delivery("orders", "g", one).state == "CLAIMED"
+    assert lease.settle(effects={one: {"execute": [insert(1), (sql, [])]}}).failed == 1
+    assert scores(log_url) == []

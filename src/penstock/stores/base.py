@@ -6,6 +6,7 @@ every block in its own dialect, in `.sql` files named after the verb.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -25,6 +26,35 @@ class UserSqlError(Exception):
     def __init__(self, cause: BaseException | None, message: str) -> None:
         super().__init__(message)
         self.cause = cause
+
+
+_FIRST_WORD = re.compile(r"(?:[\s;(]|--[^\n]*|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
+_OURS = frozenset(
+    [
+        "begin",
+        "start",
+        "commit",
+        "end",
+        "rollback",
+        "abort",
+        "savepoint",
+        "release",
+        "prepare",
+        "set",
+        "reset",
+        "attach",
+        "detach",
+        "pragma",
+        "vacuum",
+    ]
+)
+
+
+def check_user_sql(sql: str) -> None:
+    """The settle's transaction is the settle's: a statement that would begin, end or change one is refused."""
+    word = _FIRST_WORD.match(sql)
+    if word is not None and word[1].lower() in _OURS:
+        raise UserSqlError(None, f"{word[1].upper()} would change the settle's own transaction: {sql[:120]}")
 
 
 class Conflict(Exception):

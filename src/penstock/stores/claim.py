@@ -276,6 +276,7 @@ class _Attempt:
         total: int | None = None,
     ) -> LeaseRow:
         expires_at = self.now + timedelta(seconds=self.lease_seconds)
+        span = self.group.span(binding) if binding else None
         row = self.tx.one(
             "lease.open",
             group_id=self.group.group_id,
@@ -317,7 +318,8 @@ class _Attempt:
             self.claimed_by,
             self.now,
             expires_at,
-            *((span.type_regex, span.headers) if binding and (span := self.group.span(binding)) else (None, None)),
+            None if span is None else span.type_regex,
+            None if span is None else span.headers,
         )
 
 

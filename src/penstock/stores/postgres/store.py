@@ -34,11 +34,13 @@ from penstock.errors import (
     StoreUnavailable,
 )
 from penstock.stores import blocks
-from penstock.stores.base import Conflict, Row, StatementHook, UserSqlError
+from penstock.stores.base import Conflict, Row, StatementHook, UserSqlError, check_user_sql
 from penstock.stores.clock import Clock
 
 try:
     import psycopg
+    from psycopg.adapt import Loader
+    from psycopg.pq import Format
     from psycopg.rows import namedtuple_row
     from psycopg_pool import ConnectionPool, PoolTimeout
 except ImportError as error:  # pragma: no cover - shown by the packaging test
@@ -62,7 +64,7 @@ class PostgresTransaction:
     def __init__(self, store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
         self._store = store
         self._began_here = _elapsed()
-        row = connection.execute(_SETTINGS, prepare=False).fetchone()
+        row = connection.execute(_SETTINGS, prepare=False, binary=True).fetchone()
         assert row is not None
         self._began: datetime = row[0]
         self._connection = connection
@@ -117,6 +119,7 @@ class PostgresTransaction:
         hook = self._store.hook
         if hook is not None:
             hook("before", "user_sql")
+        check_user_sql(sql)
         try:
             with self._connection.cursor() as cursor:
                 cursor.execute(placeholders(sql), tuple(params), prepare=False)
@@ -187,18 +190,19 @@ class PostgresStore:
     def __init__(
         self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None, pool_size: int = 8
     ) -> None:
-        self.url, self.schema = split_url(url)
+        self.url = url
+        self._libpq_url, self.schema = split_url(url)
         self.clock = clock
         self.hook = hook
         self.blocks: Mapping[str, str] = blocks.load("postgres", self.schema)
         self._pool: ConnectionPool[psycopg.Connection[Any]] | None = ConnectionPool(
-            self.url,
+            self._libpq_url,
             min_size=0,
             max_size=pool_size,
             open=False,
             timeout=BUSY_SECONDS,
             kwargs={"prepare_threshold": None, "application_name": "penstock", "connect_timeout": 10},
-            configure=_read_committed,
+            configure=_prepare,
         )
         self._opened = False
 
@@ -221,7 +225,7 @@ class PostgresStore:
         """Fail at once, not after the pool's patience, if the database cannot be reached."""
         assert self._pool is not None
         try:
-            psycopg.connect(self.url, connect_timeout=10).close()
+            psycopg.connect(self._libpq_url, connect_timeout=10).close()
         except psycopg.Error as error:
             raise StoreUnavailable(f"Cannot reach {self.safe_url}: {str(error).strip().splitlines()[0]}.") from error
         self._pool.open()
@@ -280,7 +284,7 @@ class PostgresStore:
     def as_time(self, raw: Any) -> datetime | None:
         if raw is None or isinstance(raw, datetime):
             return raw
-        return _EPOCH + timedelta(microseconds=int.from_bytes(raw, "big", signed=True))
+        return moment_of(raw)
 
     def read_events(self, stream: str, after: int, upto: int, limit: int) -> list[Sequence[Any]]:
         return self._read("read.events", stream=stream, after=after, upto=upto, limit=limit)
@@ -328,9 +332,25 @@ class PostgresStore:
         self._pool = None
 
 
-def _read_committed(connection: psycopg.Connection[Any]) -> None:
-    """The horizon needs every statement to see what committed before it."""
+def _prepare(connection: psycopg.Connection[Any]) -> None:
+    """The horizon needs every statement to see what committed before it; and times are in UTC, whatever the session's
+    zone is."""
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    connection.adapters.register_loader("timestamptz", _UtcLoader)
+
+
+class _UtcLoader(Loader):
+    """Binary timestamptz: microseconds since 2000, in UTC."""
+
+    format = Format.BINARY
+
+    def load(self, data: Any) -> datetime:
+        return moment_of(bytes(data))
+
+
+def moment_of(raw: bytes) -> datetime:
+    """A time as PostgreSQL sends it."""
+    return _EPOCH + timedelta(microseconds=int.from_bytes(raw, "big", signed=True))
 
 
 def split_url(url: str) -> tuple[str, str]:

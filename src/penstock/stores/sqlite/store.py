@@ -19,7 +19,7 @@ from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.errors import CommitUnknown, EffectFailed, InvalidUrl
 from penstock.stores import blocks
-from penstock.stores.base import Row, StatementHook, UserSqlError
+from penstock.stores.base import Row, StatementHook, UserSqlError, check_user_sql
 from penstock.stores.clock import Clock
 from penstock.stores.sqlite import appending
 from penstock.stores.sqlite.checkpoint import Checkpointer
@@ -29,10 +29,6 @@ from penstock.stores.sqlite.values import encode, id_text, micros, moment, rows_
 
 _THESE = "/* these */"  # in a block: the events that are named, if any are
 _AT_ONCE = 5_000  # offsets written into one statement
-_FIRST_WORD = re.compile(r"(?:[\s;]|--[^\n]*|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
-_OURS = frozenset(
-    {"begin", "commit", "end", "rollback", "savepoint", "release", "attach", "detach", "pragma", "vacuum"}
-)
 
 
 @cache
@@ -114,9 +110,7 @@ class SqliteTransaction:
         hook = self._store.hook
         if hook is not None:
             hook("before", "user_sql")
-        word = _FIRST_WORD.match(sql)
-        if word is not None and word[1].lower() in _OURS:
-            raise UserSqlError(None, f"{word[1].upper()} would change the settle's own transaction: {sql[:120]}")
+        check_user_sql(sql)
         cursor = self._connection.cursor()
         try:
             cursor.execute(sql, tuple(users(value) for value in params))

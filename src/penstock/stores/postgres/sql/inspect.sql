@@ -91,9 +91,11 @@ select g.group_id,
        (select coalesce(sum(l.members), 0) from penstock.leases l
          where l.group_id = g.group_id and l.outcome is null and l.offsets is null) as open,
        (select count(*) from penstock.leases l where l.group_id = g.group_id and l.outcome is null) as leases,
-       (select coalesce(sum(l.answer[1]), 0) from (
-          select answer, ended_at from penstock.leases
-           where group_id = g.group_id and lanes = g.lanes order by id desc limit 1000) l
+       (select coalesce(sum(l.answer[1]), 0)
+          from generate_series(0, g.lanes - 1) as n(lane)
+         cross join lateral (select answer, ended_at from penstock.leases
+                              where group_id = g.group_id and lanes = g.lanes and lane = n.lane
+                              order by id desc limit 1000) l
          where l.ended_at > %(now)s::timestamptz - interval '60 seconds') as recent
   from penstock.groups g;
 

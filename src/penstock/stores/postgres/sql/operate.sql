@@ -116,7 +116,8 @@ select l.*, g.stream, g.group_name from penstock.leases l join penstock.groups g
 -- name: rewind.log_rows
 insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
 select group_id, "offset", attempts, failures, replays, 'rewound',
-       concat_ws(' ', lower(state), last_error, 'published_at ' || published_at::text), error_code, %(now)s
+       concat_ws(' ', lower(state), last_error,
+                 'published_at ' || to_char(published_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), error_code, %(now)s
   from penstock.deliveries where group_id = %(group_id)s and "offset" > %(target)s;
 
 -- name: rewind.remove_rows

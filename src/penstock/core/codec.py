@@ -22,13 +22,27 @@ def encode_payload(payload: Any, content_type: str | None) -> tuple[bytes, str]:
     if isinstance(payload, bytes | bytearray | memoryview):
         encoded, kind = bytes(payload), content_type or BINARY
     else:
-        try:
-            encoded, kind = orjson.dumps(payload), content_type or JSON
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidPayload(f"The payload cannot be encoded as JSON: {error}.") from error
+        encoded, kind = encode_json(payload), content_type or JSON
+    check_size(encoded)
+    return encoded, kind
+
+
+def check_size(encoded: bytes) -> None:
+    """`TooLarge` beyond the limit of a payload."""
     if len(encoded) > PAYLOAD_BYTES:
         raise TooLarge(f"The payload has {len(encoded):,} bytes; the limit is {PAYLOAD_BYTES:,}.")
-    return encoded, kind
+
+
+def encode_json(payload: Any) -> bytes:
+    """A payload as JSON, or `InvalidPayload`, `MissingField`, `TooLarge`."""
+    try:
+        encoded = orjson.dumps(payload)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidPayload(f"The payload cannot be encoded as JSON: {error}.") from error
+    if len(encoded) > PAYLOAD_BYTES or payload is None:
+        check_size(encoded)
+        raise MissingField("payload is missing.")
+    return encoded
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> str | None:

@@ -45,8 +45,9 @@ class LeaseRow:
     claimed_by: str
     claimed_at: datetime
     expires_at: datetime
-    type_regex: str | None = None  # what its binding wants, so that reading it asks nobody
-    headers: str | None = None
+    # What the claimer knows and the stored row does not say; reading is quicker for it.
+    found: Sequence[int] | None = None  # its members by name
+    whole: bool = False  # every event of the stream in (low, high]
 
     @property
     def is_range(self) -> bool:

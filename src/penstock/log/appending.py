@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import orjson
-
 from penstock.core.event import EventColumns, NewEvent, check_key, check_name, new_event, parse_event_id
 from penstock.core.lanes import bucket_of
-from penstock.core.limits import APPEND_BATCH, PAYLOAD_BYTES
+from penstock.core.limits import APPEND_BATCH
 from penstock.errors import InvalidInput, MissingField, TooLarge
 from penstock.log.ids import uuid7, uuid7_many
 
@@ -54,11 +52,14 @@ def many(stream: str, items: Iterable[Mapping[str, Any]]) -> tuple[list[NewEvent
     if len(listed) > APPEND_BATCH:
         raise TooLarge(f"append_many takes at most {APPEND_BATCH:,} events at once, not {len(listed):,}.")
     columns = _columns(stream, listed)
-    if columns is not None:
-        return columns, True
+    return (columns, True) if columns is not None else one_by_one(stream, listed)
+
+
+def one_by_one(stream: str, items: Iterable[Mapping[str, Any]]) -> tuple[list[NewEvent], bool]:
+    """The long way, for events with every field; it also finds the words for what is wrong with one."""
     events: list[NewEvent] = []
     ours = True
-    for position, item in enumerate(listed):
+    for position, item in enumerate(items):
         try:
             _check_fields(item)
             event, chosen = one(stream, item)
@@ -70,20 +71,18 @@ def many(stream: str, items: Iterable[Mapping[str, Any]]) -> tuple[list[NewEvent
 
 
 def _columns(stream: str, items: list[Any]) -> EventColumns | None:
-    """The common case, column by column: work is done per batch where it can be. None sends it the long way, which
-    also finds the words for what is wrong."""
+    """The common case, column by column: what can be checked per batch is checked here, payloads are encoded while
+    they are stored. None sends it the long way."""
     try:
-        if set().union(*items) - _SIMPLE:
+        if not items or set().union(*items) - _SIMPLE:
             return None
-        payloads = [orjson.dumps(item["payload"]) for item in items]
+        payloads = [item["payload"] for item in items]
         types = [item["type"] for item in items]
         keys = [item.get("ordering_key") for item in items]
         buckets = {key: bucket_of(key) for key in set(keys) if check_key(key, "ordering_key") is not None}
         for event_type in set(types):
             check_name(event_type, "type")
-    except (TypeError, ValueError, KeyError, AttributeError, RecursionError, InvalidInput):
-        return None
-    if not payloads or b"null" in payloads or max(map(len, payloads)) > PAYLOAD_BYTES:
+    except (TypeError, ValueError, KeyError, AttributeError, InvalidInput):
         return None
     return EventColumns(stream, uuid7_many(len(items)), types, payloads, keys, buckets)
 

@@ -19,20 +19,20 @@ def uuid7() -> uuid.UUID:
     return uuid.UUID(int=(milliseconds & (2**48 - 1)) << 80 | _VERSION | random_a << 64 | _VARIANT | random_b)
 
 
-def uuid7_many(count: int) -> list[bytes]:
-    """Many new ids at once, as bytes: one random number for the batch and a counter behind it."""
+def uuid7_many(count: int) -> range:
+    """Many new ids at once, as consecutive numbers: one random number for the batch and a counter behind it."""
     milliseconds = time.time_ns() // 1_000_000
     random_a, random_b = secrets.randbits(12), secrets.randbits(38) << 24
     first = (milliseconds & (2**48 - 1)) << 80 | _VERSION | random_a << 64 | _VARIANT | random_b
-    return [number.to_bytes(16, "big") for number in range(first, first + count)]
+    return range(first, first + count)
 
 
 class EventIds(Sequence[uuid.UUID]):
-    """Ids kept as bytes and shown as uuids: making 10,000 uuid objects costs as much as storing the events."""
+    """Ids kept as numbers and shown as uuids: making 10,000 uuid objects costs as much as storing the events."""
 
     __slots__ = ("_raw",)
 
-    def __init__(self, raw: Sequence[bytes | uuid.UUID]) -> None:
+    def __init__(self, raw: range | Sequence[uuid.UUID]) -> None:
         self._raw = raw
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class EventIds(Sequence[uuid.UUID]):
         if isinstance(index, slice):
             return EventIds(self._raw[index])
         raw = self._raw[index]
-        return raw if isinstance(raw, uuid.UUID) else uuid.UUID(bytes=raw)
+        return raw if isinstance(raw, uuid.UUID) else uuid.UUID(int=raw)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)

@@ -18,6 +18,7 @@ from penstock.core.event import (
     AppendedMany,
     Event,
     EventColumns,
+    NewEvent,
     check_key,
     check_name,
     check_time,
@@ -170,7 +171,16 @@ class Log:
 
     def append_many(self, stream: str, events: Iterable[Mapping[str, Any]]) -> AppendedMany:
         """Store many events in one transaction, at bulk speed: all of them or none."""
-        ready, ours = appending.many(stream, events)
+        listed = events if isinstance(events, list) else list(events)
+        ready, ours = appending.many(stream, listed)
+        try:
+            return self._append(ready, ours)
+        except (
+            InvalidInput
+        ):  # a payload that is not JSON: nothing was stored; the long way knows bytes, and better words
+            return self._append(*appending.one_by_one(stream, listed))
+
+    def _append(self, ready: Sequence[NewEvent] | EventColumns, ours: bool) -> AppendedMany:
         if not len(ready):
             return AppendedMany((), 0)
         ids = EventIds(ready.event_ids if isinstance(ready, EventColumns) else [one.event_id for one in ready])

@@ -13,8 +13,9 @@ from functools import cache
 from typing import Any
 
 from penstock.core.event import Appended, NewEvent
-from penstock.errors import DuplicateMismatch, OutboxNeedsTransaction, SchemaMissing, UnknownConnection
+from penstock.errors import OutboxNeedsTransaction, SchemaMissing, UnknownConnection
 from penstock.stores.base import Store, Transaction
+from penstock.stores.duplicates import check_same
 
 Steps = Generator[tuple[str, Mapping[str, Any]], Sequence[Any] | None, Appended]
 
@@ -31,8 +32,7 @@ def steps(store: Store, event: NewEvent, chosen_id: bool) -> Steps:
     known = yield "outbox.find", {"event_id": params["event_id"]}
     assert known is not None and chosen_id, "an id of our own making was taken"
     offset, stream, event_type, payload = known
-    if (stream, event_type, bytes(payload)) != (event.stream, event.event_type, event.payload):
-        raise DuplicateMismatch(f"Event id {event_id} is already taken by another event on {stream!r}.")
+    check_same(event_id, (stream, event_type, bytes(payload)), event)
     return Appended(int(offset), event_id, True)
 
 

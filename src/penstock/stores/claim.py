@@ -203,7 +203,9 @@ class _Attempt:
             "type_regex": span.type_regex,
             "headers": span.headers,
         }
-        if (lane.has_rows or lane.has_dated) and self._odd(where):
+        odd = (lane.has_rows or lane.has_dated) and self._odd(where)
+        whole = not odd and span.everything and self.group.lanes == 1
+        if odd:
             # Looking closely costs more per event, and the range may end early: look at little more than is wanted.
             closely = max(limits.PASS_STRETCH, 2 * self.limit * self.group.lanes)
             row = self.tx.one(
@@ -214,7 +216,7 @@ class _Attempt:
                 holes=limits.HOLES_PER_LEASE,
                 **{**where, "scan": min(scan, closely)},
             )
-        elif span.everything and self.group.lanes == 1:
+        elif whole:
             row = self.tx.one("claim.whole_range", stream=self.group.stream, low=low, high=high, most=self.limit)
         else:
             row = self.tx.one("claim.plain_range", **where)
@@ -232,7 +234,7 @@ class _Attempt:
                 replays=replay,
                 now=self.now,
             )
-        return _Range(binding, low, row.high, row.members, row.holes, row.scanned, new_rows)
+        return _Range(binding, low, row.high, row.members, row.holes, row.scanned, new_rows, row.found, whole)
 
     def _odd(self, where: Mapping[str, object]) -> bool:
         """Whether a range has anything to step over."""
@@ -254,6 +256,8 @@ class _Attempt:
             replay=replay,
             fresh=fresh,
             total=total,
+            found=found.found,
+            whole=found.whole,
         )
         if found.members:
             return lease
@@ -274,9 +278,10 @@ class _Attempt:
         replay: int = 0,
         fresh: bool = False,
         total: int | None = None,
+        found: list[int] | None = None,
+        whole: bool = False,
     ) -> LeaseRow:
         expires_at = self.now + timedelta(seconds=self.lease_seconds)
-        span = self.group.span(binding) if binding else None
         row = self.tx.one(
             "lease.open",
             group_id=self.group.group_id,
@@ -318,8 +323,8 @@ class _Attempt:
             self.claimed_by,
             self.now,
             expires_at,
-            None if span is None else span.type_regex,
-            None if span is None else span.headers,
+            found,
+            whole,
         )
 
 
@@ -332,3 +337,5 @@ class _Range:
     holes: list[int]
     scanned: int
     stepped_into: list[int]
+    found: list[int] | None
+    whole: bool

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.codec import JSON
 from penstock.core.event import EventColumns, NewEvent
-from penstock.errors import DuplicateMismatch
+from penstock.stores.duplicates import check_same
 
 if TYPE_CHECKING:
     import psycopg
@@ -25,7 +24,6 @@ _JSONB = b"\x01"  # the version byte in front of binary jsonb
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _length = struct.Struct("!i").pack
 _bucket = struct.Struct("!ih").pack
-_CHUNK = 1_000
 _moment = struct.Struct("!iq").pack
 
 
@@ -74,17 +72,9 @@ def _column_chunks(events: EventColumns, columns: bytes, end: bytes) -> Iterator
     }
     keys[None] = middle + 3 * _NULL + end
     length = _length
-    for at in range(0, len(events), _CHUNK):
-        part = slice(at, at + _CHUNK)
-        rows = zip(
-            events.event_ids[part],
-            events.event_types[part],
-            events.payloads[part],
-            events.ordering_keys[part],
-            strict=True,
-        )
+    for chunk in events.chunks():
         yield b"".join(
-            [start + one + kinds[kind] + length(len(payload)) + payload + keys[key] for one, kind, payload, key in rows]
+            [start + one + kinds[kind] + length(len(body)) + body + keys[key] for one, kind, body, key in chunk]
         )
 
 
@@ -132,9 +122,3 @@ def _insert(connection: psycopg.Connection[Any], store: PostgresStore, events: S
     for one_id, one in zip(ids, events, strict=True):
         check_same(one_id, known[one_id], one)
     return len(events) - len(stored)
-
-
-def check_same(event_id: uuid.UUID, known: tuple[str, str, bytes], event: NewEvent) -> None:
-    """The same id must mean the same event."""
-    if known != (event.stream, event.event_type, event.payload):
-        raise DuplicateMismatch(f"Event id {event_id} is already taken by another event on {known[0]!r}.")

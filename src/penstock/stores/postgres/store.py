@@ -292,19 +292,20 @@ class PostgresStore:
     def read_lease(self, lease: LeaseRow) -> list[Sequence[Any]]:
         if lease.offsets is not None:
             return self._read("read.rows", group_id=lease.group_id, offsets=list(lease.offsets))
-        block = "read.lane" if lease.lanes > 1 else "read.range"
+        if lease.found is not None:
+            return self._read("read.found", found=lease.found)
+        if lease.whole:
+            return self._read("read.range", stream=lease.stream, low=lease.low, high=lease.high)
         first, last = slice_of(lease.lane, lease.lanes)
         return self._read(
-            block if not lease.holes else "read.holes",
+            "read.members",
             stream=lease.stream,
             low=lease.low,
             high=lease.high,
-            type_regex=lease.type_regex,
-            headers=lease.headers,
+            binding=lease.binding,
             first_bucket=first,
             last_bucket=last,
             holes=list(lease.holes),
-            members=lease.members,
         )
 
     def _read(self, block: str, **params: Any) -> list[Sequence[Any]]:

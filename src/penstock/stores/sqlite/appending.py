@@ -44,10 +44,10 @@ def append(
 
 def _of_columns(events: EventColumns, stamp: int) -> Iterator[tuple[Any, ...]]:
     stream, buckets = events.stream, events.buckets
-    columns = zip(events.event_ids, events.event_types, events.payloads, events.ordering_keys, strict=True)
-    for event_id, kind, payload, key in columns:
-        bucket = None if key is None else buckets[key]
-        yield stream, id_text(event_id), kind, payload, JSON, None, None, None, key, bucket, None, stamp
+    for chunk in events.chunks():
+        for event_id, kind, payload, key in chunk:
+            bucket = None if key is None else buckets[key]
+            yield stream, id_text(event_id), kind, payload, JSON, None, None, None, key, bucket, None, stamp
 
 
 def _of_events(events: Sequence[NewEvent], ids: Sequence[str], stamp: int) -> Iterator[tuple[Any, ...]]:

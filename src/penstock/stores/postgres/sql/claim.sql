@@ -1,6 +1,3 @@
--- A range of a stream is compared as a row, (stream, "offset"), so that no plan can wander off to the primary key and
--- read the events of every other stream on its way.
-
 -- name: horizon.last
 -- First the sequence …
 select case when is_called then last_value else 0 end as last from penstock.events_offset_seq;
@@ -100,9 +97,8 @@ select count(*) as rows from (
 select exists (select 1 from penstock.deliveries
                 where group_id = %(group_id)s and "offset" > %(low)s and "offset" <= %(high)s)
     or exists (select 1 from (select available_at from penstock.events
-                               where (stream, "offset") > (%(stream)s, %(low)s::bigint)
-                                 and (stream, "offset") <= (%(stream)s, %(high)s::bigint) and available_at is not null
-                               order by stream, "offset" limit %(scan)s) dated
+                               where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+                                 and available_at is not null order by "offset" limit %(scan)s) dated
                 where available_at > %(now)s)
     or (%(ordered)s and exists (
          select 1 from penstock.deliveries
@@ -113,32 +109,35 @@ select exists (select 1 from penstock.deliveries
 -- name: claim.whole_range
 -- No filter, one lane, nothing to step over: the index alone answers.
 select coalesce(case when count(*) = %(most)s then max("offset") end, %(high)s::bigint) as high, count(*)::int as members,
-       '{}'::bigint[] as holes, '{}'::bigint[] as delayed, '{}'::bigint[] as blocked, count(*)::int as scanned
+       '{}'::bigint[] as holes, '{}'::bigint[] as delayed, '{}'::bigint[] as blocked, count(*)::int as scanned,
+       null::bigint[] as found
   from (select "offset" from penstock.events
-         where (stream, "offset") > (%(stream)s, %(low)s::bigint) and (stream, "offset") <= (%(stream)s, %(high)s::bigint)
-         order by stream, "offset" limit %(most)s) members;
+         where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+         order by "offset" limit %(most)s) members;
 
 -- name: claim.plain_range
--- A filter or lanes, but nothing to step over.
-with members as materialized (
-  select "offset" from (
-    select "offset", event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket from penstock.events
-     where (stream, "offset") > (%(stream)s, %(low)s::bigint) and (stream, "offset") <= (%(stream)s, %(high)s::bigint)
-     order by stream, "offset" limit %(scan)s) scanned
-   where bucket between %(first_bucket)s and %(last_bucket)s
-     and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text)
-     and (%(headers)s::jsonb is null or headers @> %(headers)s::jsonb)
-   order by "offset" limit %(most)s
-), counted as (select count(*)::int as n, max("offset") as last from members)
+-- A filter or lanes, but nothing to step over. The members are named, so that reading them need not look for them again.
+with counted as materialized (
+  select array_agg("offset") as found, count(*)::int as n, max("offset") as last from (
+    select "offset" from (
+      select "offset", event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket from penstock.events
+       where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+       order by "offset" limit %(scan)s) scanned
+     where bucket between %(first_bucket)s and %(last_bucket)s
+       and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text)
+       and (%(headers)s::jsonb is null or headers @> %(headers)s::jsonb)
+     limit %(most)s) members
+)
 select case when n = %(most)s then last
             else coalesce((select "offset" from penstock.events
-                            where (stream, "offset") > (%(stream)s, %(low)s::bigint) and (stream, "offset") <= (%(stream)s, %(high)s::bigint)
-                            order by stream, "offset" offset %(scan)s - 1 limit 1), %(high)s::bigint) end as high,
+                            where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+                            order by "offset" offset %(scan)s - 1 limit 1), %(high)s::bigint) end as high,
        n as members, '{}'::bigint[] as holes, '{}'::bigint[] as delayed, '{}'::bigint[] as blocked,
        case when n > 0 then n
             else (select count(*)::int from (select 1 from penstock.events
-                                         where (stream, "offset") > (%(stream)s, %(low)s::bigint) and (stream, "offset") <= (%(stream)s, %(high)s::bigint)
-                                         limit %(scan)s) s) end as scanned
+                                         where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+                                         limit %(scan)s) s) end as scanned,
+       found
   from counted;
 
 -- name: claim.careful_range
@@ -146,8 +145,8 @@ select case when n = %(most)s then last
 with scanned as materialized (
   select "offset", ordering_key, event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket, available_at
     from penstock.events
-   where (stream, "offset") > (%(stream)s, %(low)s::bigint) and (stream, "offset") <= (%(stream)s, %(high)s::bigint)
-   order by stream, "offset" limit %(scan)s
+   where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+   order by "offset" limit %(scan)s
 ), marked as (
   select s."offset", s.ordering_key, d."offset" is not null as has_row,
          d."offset" is not null and d.state <> 'PUBLISHED'
@@ -186,7 +185,8 @@ select c.high, count(*) filter (where not n.hole)::int as members,
        coalesce(array_agg(n."offset" order by n."offset") filter (where n.hole), '{}') as holes,
        coalesce(array_agg(n."offset" order by n."offset") filter (where n.delayed), '{}') as delayed,
        coalesce(array_agg(n."offset" order by n."offset") filter (where n.blocked), '{}') as blocked,
-       (select count(*)::int from scanned s where s."offset" <= c.high) as scanned
+       (select count(*)::int from scanned s where s."offset" <= c.high) as scanned,
+       array_agg(n."offset" order by n."offset") filter (where not n.hole) as found
   from cut c left join numbered n on n."offset" <= c.high
  group by c.high;
 

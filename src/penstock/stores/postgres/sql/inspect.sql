@@ -46,8 +46,8 @@ with recursive streams as (
   select (select e.stream from penstock.events e where e.stream > s.stream order by e.stream limit 1)
     from streams s where s.stream is not null
 )
-select s.stream, (select "offset" from penstock.events e where (e.stream, e."offset") <= (s.stream, 9223372036854775807)
-                   order by e.stream desc, e."offset" desc limit 1) as last_offset
+select s.stream, (select "offset" from penstock.events e where e.stream = s.stream
+                   order by e."offset" desc limit 1) as last_offset
   from streams s where s.stream is not null;
 
 -- name: tally.last
@@ -103,18 +103,15 @@ select g.group_id,
 -- When the oldest event that a group has not finished was created.
 select least(
   (select e.created_at from penstock.events e
-    where (e.stream, e."offset") > (%(stream)s, (select min(cursor) from penstock.lane where group_id = %(group_id)s))
-      and e.stream <= %(stream)s
-    order by e.stream, e."offset" limit 1),
+    where e.stream = %(stream)s and e."offset" > (select min(cursor) from penstock.lane where group_id = %(group_id)s)
+    order by e."offset" limit 1),
   (select e.created_at from penstock.events e
-    where (e.stream, e."offset") > (%(stream)s, (select min(low) from penstock.returned where group_id = %(group_id)s))
-      and e.stream <= %(stream)s
-    order by e.stream, e."offset" limit 1),
+    where e.stream = %(stream)s and e."offset" > (select min(low) from penstock.returned where group_id = %(group_id)s)
+    order by e."offset" limit 1),
   (select e.created_at from penstock.events e
-    where (e.stream, e."offset") > (%(stream)s, (select min(coalesce(low, offsets[1] - 1)) from penstock.leases
-                                                where group_id = %(group_id)s and outcome is null))
-      and e.stream <= %(stream)s
-    order by e.stream, e."offset" limit 1),
+    where e.stream = %(stream)s and e."offset" > (select min(coalesce(low, offsets[1] - 1)) from penstock.leases
+                                                where group_id = %(group_id)s and outcome is null)
+    order by e."offset" limit 1),
   (select e.created_at from penstock.events e
     where e."offset" = (select min("offset") from penstock.deliveries where group_id = %(group_id)s and state = 'PENDING'))
 ) as created_at;
@@ -125,8 +122,8 @@ select count(*) filter (where wanted) as wanted, count(*) as looked from (
   select (b.type_regex is null or e.event_type ~ b.type_regex)
          and (b.headers is null or e.headers @> b.headers) and e."offset" > l.cursor as wanted
     from (select * from penstock.events
-           where (stream, "offset") > (%(stream)s, (select min(cursor) from penstock.lane where group_id = %(group_id)s))
-             and (stream, "offset") <= (%(stream)s, %(upto)s::bigint) order by stream, "offset" limit %(most)s) e
+           where stream = %(stream)s and "offset" > (select min(cursor) from penstock.lane where group_id = %(group_id)s)
+             and "offset" <= %(upto)s order by "offset" limit %(most)s) e
     join penstock.lane l on l.group_id = %(group_id)s
                          and coalesce(e.bucket, mod(e."offset", 256)) * l.lanes / 256 = l.lane
     join penstock.binding_span b on b.group_id = %(group_id)s and e."offset" > b.low and e."offset" <= b.high) looked;

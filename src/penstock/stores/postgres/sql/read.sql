@@ -3,38 +3,33 @@
 select "offset", uuid_send(event_id), event_type, payload, content_type, headers::text, metadata::text, partition_key,
        ordering_key, timestamptz_send(available_at), timestamptz_send(created_at)
   from penstock.events
- where (stream, "offset") > (%(stream)s, %(after)s::bigint) and (stream, "offset") <= (%(stream)s, %(upto)s::bigint)
- order by stream, "offset" limit %(limit)s;
+ where stream = %(stream)s and "offset" > %(after)s and "offset" <= %(upto)s
+ order by "offset" limit %(limit)s;
 
 -- name: read.range
+-- A whole range, without filter, lanes or holes.
 select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
        ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
   from penstock.events e
- where (stream, e."offset") > (%(stream)s, %(low)s::bigint) and (stream, e."offset") <= (%(stream)s, %(high)s::bigint)
-   and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text)
-   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
- order by stream, e."offset" limit %(members)s;
+ where stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
+ order by e."offset";
 
--- name: read.lane
-select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
-       ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
-  from penstock.events e
- where (stream, e."offset") > (%(stream)s, %(low)s::bigint) and (stream, e."offset") <= (%(stream)s, %(high)s::bigint)
-   and coalesce(bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
-   and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text)
-   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
- order by stream, e."offset" limit %(members)s;
+-- name: read.found
+-- Members that the claim has named.
+select "offset", uuid_send(event_id), event_type, payload, content_type, headers::text, metadata::text, partition_key,
+       ordering_key, timestamptz_send(available_at), timestamptz_send(created_at)
+  from penstock.events where "offset" = any(%(found)b::bigint[]) order by "offset";
 
--- name: read.holes
+-- name: read.members
+-- What a lease contains follows from its own row, for ever.
 select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
        ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
-  from penstock.events e
- where (stream, e."offset") > (%(stream)s, %(low)s::bigint) and (stream, e."offset") <= (%(stream)s, %(high)s::bigint)
+  from penstock.events e join penstock.bindings b on b.id = %(binding)s
+ where stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
    and coalesce(bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
-   and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text)
-   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
+   and (b.type_regex is null or event_type ~ b.type_regex) and (b.headers is null or e.headers @> b.headers)
    and e."offset" <> all(%(holes)s::bigint[])
- order by stream, e."offset" limit %(members)s;
+ order by e."offset";
 
 -- name: read.rows
 select e."offset", uuid_send(e.event_id), e.event_type, payload, content_type, headers::text, metadata::text,

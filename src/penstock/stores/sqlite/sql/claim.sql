@@ -115,7 +115,7 @@ select exists (select 1 from penstock_deliveries
 -- name: claim.whole_range
 -- No filter, one lane, nothing to step over: the index alone answers.
 select coalesce(case when count(*) = :most then max("offset") end, :high) as high, count(*) as members,
-       '[]' as holes, '[]' as delayed, '[]' as blocked, count(*) as scanned
+       '[]' as holes, '[]' as delayed, '[]' as blocked, count(*) as scanned, null as found
   from (select "offset" from penstock_events indexed by penstock_events_stream
          where stream = :stream and "offset" > :low and "offset" <= :high
          order by "offset" limit :most) members;
@@ -147,7 +147,8 @@ select case when n = :most then last
        case when n > 0 then n
             else (select count(*) from (select 1 from penstock_events indexed by penstock_events_stream
                                          where stream = :stream and "offset" > :low and "offset" <= :high
-                                         limit :scan) s) end as scanned
+                                         limit :scan) s) end as scanned,
+       null as found
   from counted;
 
 -- name: claim.careful_range
@@ -199,7 +200,8 @@ select c.high, (select count(*) from numbered n where n."offset" <= c.high and n
           select n."offset" from numbered n where n."offset" <= c.high and n.delayed order by n."offset")) as delayed,
        (select json_group_array("offset") from (
           select n."offset" from numbered n where n."offset" <= c.high and n.blocked order by n."offset")) as blocked,
-       (select count(*) from scanned s where s."offset" <= c.high) as scanned
+       (select count(*) from scanned s where s."offset" <= c.high) as scanned,
+       null as found
   from cut c;
 
 -- name: claim.step_over

@@ -32,9 +32,9 @@ def run(server: PostgresServer) -> list[Figure]:
         with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as connection:
             one = prepare(log, connection, count)
             times[count] = {
-                "state = 'DEAD' on the view": best(partial(dead, connection)),
-                "one event's deliveries": best(partial(event, connection, one)),
-                "stats()": best(log.stats),
+                "state = 'DEAD' on the view": best(partial(dead, connection), times=15),
+                "one event's deliveries": best(partial(event, connection, one), times=15),
+                "stats()": best(log.stats, times=15),
             }
     small, large = times[10_000], times[1_000_000]
     return [

@@ -118,7 +118,7 @@ def test_a_claim_looks_at_its_share_and_no_more(million: tuple[penstock.Log, psy
 def test_a_lane_is_claimed_from_the_index_alone(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, sql = million
     plan = Watched(log, sql).explain(
-        "claim.plain_range",
+        "claim.lane_range",
         stream="orders",
         low=600_000,
         high=EVENTS,

@@ -219,7 +219,7 @@ class _Attempt:
         elif whole:
             row = self.tx.one("claim.whole_range", stream=self.group.stream, low=low, high=high, most=self.limit)
         else:
-            row = self.tx.one("claim.plain_range", **where)
+            row = self.tx.one("claim.lane_range" if span.everything else "claim.plain_range", **where)
         assert row is not None
         new_rows = [*row.delayed, *row.blocked]
         if new_rows:

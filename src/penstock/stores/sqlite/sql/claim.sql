@@ -120,8 +120,31 @@ select coalesce(case when count(*) = :most then max("offset") end, :high) as hig
          where stream = :stream and "offset" > :low and "offset" <= :high
          order by "offset" limit :most) members;
 
+-- name: claim.lane_range
+-- Lanes, but no filter and nothing to step over: the index alone answers.
+with members as materialized (
+  select "offset" from (
+    select "offset", coalesce(bucket, "offset" % 256) as bucket
+      from penstock_events indexed by penstock_events_stream
+     where stream = :stream and "offset" > :low and "offset" <= :high
+     order by "offset" limit :scan) s
+   where bucket between :first_bucket and :last_bucket
+   order by "offset" limit :most
+), counted as materialized (select count(*) as n, max("offset") as last from members)
+select case when n = :most then last
+            else coalesce((select "offset" from penstock_events indexed by penstock_events_stream
+                            where stream = :stream and "offset" > :low and "offset" <= :high
+                            order by "offset" limit 1 offset :scan - 1), :high) end as high,
+       n as members, '[]' as holes, '[]' as delayed, '[]' as blocked,
+       case when n > 0 then n
+            else (select count(*) from (select 1 from penstock_events indexed by penstock_events_stream
+                                         where stream = :stream and "offset" > :low and "offset" <= :high
+                                         limit :scan) s) end as scanned,
+       null as found
+  from counted;
+
 -- name: claim.plain_range
--- A filter or lanes, but nothing to step over. Only a filter visits the events; for lanes the index is enough.
+-- A filter, but nothing to step over.
 with members as materialized (
   select "offset" from (
     select "offset", coalesce(bucket, "offset" % 256) as bucket

@@ -46,7 +46,7 @@ class LeaseRow:
     claimed_at: datetime
     expires_at: datetime
     # What the claimer knows and the stored row does not say; reading is quicker for it.
-    found: Sequence[int] | None = None  # its members by name
+    found: str | None = None  # its members by name, in the store's own words
     whole: bool = False  # every event of the stream in (low, high]
 
     @property

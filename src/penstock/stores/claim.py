@@ -278,7 +278,7 @@ class _Attempt:
         replay: int = 0,
         fresh: bool = False,
         total: int | None = None,
-        found: list[int] | None = None,
+        found: str | None = None,
         whole: bool = False,
     ) -> LeaseRow:
         expires_at = self.now + timedelta(seconds=self.lease_seconds)
@@ -337,5 +337,5 @@ class _Range:
     holes: list[int]
     scanned: int
     stepped_into: list[int]
-    found: list[int] | None
+    found: str | None
     whole: bool

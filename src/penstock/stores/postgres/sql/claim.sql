@@ -110,7 +110,7 @@ select exists (select 1 from penstock.deliveries
 -- No filter, one lane, nothing to step over: the index alone answers.
 select coalesce(case when count(*) = %(most)s then max("offset") end, %(high)s::bigint) as high, count(*)::int as members,
        '{}'::bigint[] as holes, '{}'::bigint[] as delayed, '{}'::bigint[] as blocked, count(*)::int as scanned,
-       null::bigint[] as found
+       null as found
   from (select "offset" from penstock.events
          where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
          order by "offset" limit %(most)s) members;
@@ -119,7 +119,7 @@ select coalesce(case when count(*) = %(most)s then max("offset") end, %(high)s::
 -- Lanes, but no filter and nothing to step over: the index alone answers. The members are named, so that reading them
 -- need not look for them again.
 with counted as materialized (
-  select array_agg("offset") as found, count(*)::int as n, max("offset") as last from (
+  select array_agg("offset")::text as found, count(*)::int as n, max("offset") as last from (
     select "offset" from (
       select "offset", bucket from penstock.events
        where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
@@ -143,7 +143,7 @@ select case when n = %(most)s then last
 -- name: claim.plain_range
 -- A filter, but nothing to step over.
 with counted as materialized (
-  select array_agg("offset") as found, count(*)::int as n, max("offset") as last from (
+  select array_agg("offset")::text as found, count(*)::int as n, max("offset") as last from (
     select "offset" from (
       select "offset", event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket from penstock.events
        where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
@@ -211,7 +211,7 @@ select c.high, count(*) filter (where not n.hole)::int as members,
        coalesce(array_agg(n."offset" order by n."offset") filter (where n.delayed), '{}') as delayed,
        coalesce(array_agg(n."offset" order by n."offset") filter (where n.blocked), '{}') as blocked,
        (select count(*)::int from scanned s where s."offset" <= c.high) as scanned,
-       array_agg(n."offset" order by n."offset") filter (where not n.hole) as found
+       (array_agg(n."offset" order by n."offset") filter (where not n.hole))::text as found
   from cut c left join numbered n on n."offset" <= c.high
  group by c.high;
 

@@ -15,10 +15,10 @@ select e."offset", uuid_send(event_id), event_type, payload, content_type, e.hea
  order by e."offset";
 
 -- name: read.found
--- Members that the claim has named.
+-- Members that the claim has named, in the words in which the database named them.
 select "offset", uuid_send(event_id), event_type, payload, content_type, headers::text, metadata::text, partition_key,
        ordering_key, timestamptz_send(available_at), timestamptz_send(created_at)
-  from penstock.events where "offset" = any(%(found)b::bigint[]) order by "offset";
+  from penstock.events where "offset" = any(%(found)s::bigint[]) order by "offset";
 
 -- name: read.members
 -- What a lease contains follows from its own row, for ever.

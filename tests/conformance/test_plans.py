@@ -115,6 +115,18 @@ def test_a_claim_looks_at_its_share_and_no_more(million: tuple[penstock.Log, psy
 
 
 @pytest.mark.shows("K30")
+def test_a_stream_is_never_looked_for_among_the_others(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    """A busy stream that has fallen silent: nothing of it lies in the range, and everything else does."""
+    log, sql = million
+    quiet = Watched(log, sql).explain("claim.whole_range", stream="silent", low=0, high=EVENTS, most=50_000)
+    assert read_rows(quiet, "events") == 0 and scans(quiet) == {("Index Only Scan", "events")}
+    statistics = sql.execute(
+        "select count(*) from pg_stats where tablename = 'events' and attname = 'stream'"
+    ).fetchone()
+    assert statistics == (0,), "with statistics a plan may take the primary key for a stream that used to be everything"
+
+
+@pytest.mark.shows("K30")
 def test_a_lane_is_claimed_from_the_index_alone(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, sql = million
     plan = Watched(log, sql).explain(

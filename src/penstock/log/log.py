@@ -34,6 +34,7 @@ from penstock.log.ids import EventIds
 from penstock.log.lease import Lease
 from penstock.stores import (
     claim,
+    effects,
     groups,
     inspect,
     keyed_state,
@@ -463,7 +464,7 @@ class Log:
                     raise
                 return self._run(work(careful=True))
         except UserSqlError as error:
-            raise settle.effect_error(error) from error
+            raise effects.effect_error(error) from error
 
     def extend(self, lease_id: int, token: int, seconds: float | None = None) -> datetime:
         """Keep a lease; see `Lease.extend`."""

@@ -6,12 +6,11 @@ import random
 from datetime import datetime
 
 from penstock.core.delivery import Reason, State
-from penstock.core.lanes import slice_of
 from penstock.core.lease import Failure, Outcome, cut
 from penstock.stores import groups
 from penstock.stores.base import Row, Transaction
 from penstock.stores.groups import Group
-from penstock.stores.settle import Given, add_returned, fail, write_rows
+from penstock.stores.outcomes import Given, add_returned, fail, members_of, write_rows
 
 
 def reap_group(tx: Transaction, stream: str, group_name: str) -> int:
@@ -36,7 +35,7 @@ def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
     if lease.members == 1:
         _blame(tx, group, lease, message, now)
     elif lease.offsets is None:
-        members = _members(tx, group, lease)
+        members = members_of(tx, group, lease)
         for low, high, count in cut([row.offset for row in members], lease.low, lease.high):
             add_returned(tx, lease, low, high, count, now, Reason.SUSPECT, message)
     else:
@@ -58,29 +57,7 @@ def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
 
 def _blame(tx: Transaction, group: Group, lease: Row, message: str, now: datetime) -> None:
     """The process died while this event was alone with it."""
-    (member,) = _members(tx, group, lease)
+    (member,) = members_of(tx, group, lease)
     failure = Failure("lease_expired", message)
     given = fail(group, member.failures, member.created_at, member.offset, failure, now, random.random)
     write_rows(tx, lease, group, [given], now)
-
-
-def _members(tx: Transaction, group: Group, lease: Row) -> list[Row]:
-    first, last = slice_of(lease.lane, lease.lanes)
-    span = group.span(lease.binding) if lease.offsets is None else None
-    return tx.rows(
-        "settle.members",
-        lease=lease.id,
-        group_id=group.group_id,
-        stream=group.stream,
-        low=lease.low,
-        high=lease.high,
-        listed=lease.offsets,
-        holes=list(lease.holes),
-        first_bucket=first,
-        last_bucket=last,
-        binding=lease.binding,
-        type_regex=span.type_regex if span else None,
-        headers=span.headers if span else None,
-        offsets=None,
-        keys=None,
-    )

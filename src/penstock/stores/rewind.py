@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.core.delivery import Reason
-from penstock.core.lanes import slice_of
 from penstock.core.lease import Outcome
 from penstock.errors import Pruned
-from penstock.stores import groups, settle
+from penstock.stores import groups
 from penstock.stores.base import Transaction
 from penstock.stores.groups import Group
+from penstock.stores.outcomes import count_wanted, give_back
 
 
 def rewind(
@@ -32,8 +33,9 @@ def rewind(
     now = tx.now()
     rows = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
     cursors = {row.lane: group.starts[row.lane] if row.cursor is None else row.cursor for row in rows}
-    pieces = [piece for lane, cursor in cursors.items() for piece in _pieces(tx, group, lane, target, cursor)]
-    count = sum(members for *_, members in pieces)
+    pieces = [piece for lane, cursor in cursors.items() for piece in _pieces(group, lane, target, cursor)]
+    members = [count_wanted(tx, group, piece, piece.low, piece.high) for piece in pieces]
+    count = sum(members)
     if dry_run:
         return count
     _end_leases(tx, group, now)
@@ -41,20 +43,19 @@ def rewind(
     tx.run("rewind.remove_rows", group_id=group.group_id, target=target)
     tx.run("rewind.drop_returned", group_id=group.group_id, target=target)
     for piece in tx.rows("rewind.crossing", group_id=group.group_id, target=target):
-        members = _count(tx, group, piece.lane, piece.binding, piece.low, target, without_rows=True)
-        tx.run("rewind.trim_returned", id=piece.id, target=target, members=members)
-    older = _count_all(tx, group, target, group.floor) if target < group.floor else 0
-    tx.run("group.rewound", group_id=group.group_id, target=target, older=older)
-    for lane, binding, low, high, members in pieces:
+        left = count_wanted(tx, group, piece, piece.low, target, without_rows=True)
+        tx.run("rewind.trim_returned", id=piece.id, target=target, members=left)
+    tx.run("group.rewound", group_id=group.group_id, target=target, older=_count_older(tx, group, target))
+    for piece, again in zip(pieces, members, strict=True):
         tx.run(
             "returned.add",
             group_id=group.group_id,
-            lane=lane,
-            lanes=group.lanes,
-            binding=binding,
-            low=low,
-            high=high,
-            members=members,
+            lane=piece.lane,
+            lanes=piece.lanes,
+            binding=piece.binding,
+            low=piece.low,
+            high=piece.high,
+            members=again,
             attempts=0,
             replay=group.rewinds + 1,
             available_at=now,
@@ -70,44 +71,32 @@ def rewind(
 def _end_leases(tx: Transaction, group: Group, now: datetime) -> None:
     """What they hold comes back like a release; the part above the target is then swept with the rest."""
     for lease in tx.rows("rewind.open", group_id=group.group_id):
-        settle.give_back(tx, lease, group, now, Reason.RELEASED)
+        give_back(tx, lease, group, now, Reason.RELEASED)
         tx.run("lease.end", id=lease.id, outcome=Outcome.REWOUND, upto=lease.low, digest=None, answer=None, now=now)
 
 
-def _pieces(tx: Transaction, group: Group, lane: int, target: int, cursor: int) -> list[tuple[int, int, int, int, int]]:
+def _pieces(group: Group, lane: int, target: int, cursor: int) -> list[_Piece]:
     """(target, cursor] of a lane, cut where one binding follows another."""
-    pieces = []
-    for span in group.spans:
-        low, high = max(target, span.low, 0), min(cursor, span.high)
-        if low < high:
-            pieces.append((lane, span.binding, low, high, _count(tx, group, lane, span.binding, low, high)))
-    return pieces
+    cuts = [(span.binding, max(target, span.low, 0), min(cursor, span.high)) for span in group.spans]
+    return [_Piece(lane, group.lanes, binding, low, high) for binding, low, high in cuts if low < high]
 
 
-def _count_all(tx: Transaction, group: Group, low: int, high: int) -> int:
+def _count_older(tx: Transaction, group: Group, target: int) -> int:
     """Events from before the group's start that it wants now."""
-    return sum(_count(tx, group, lane, group.spans[0].binding, low, high) for lane in range(group.lanes))
+    binding = group.spans[0].binding
+    lanes = [_Piece(lane, group.lanes, binding, target, group.floor) for lane in range(group.lanes)]
+    return sum(count_wanted(tx, group, piece, piece.low, piece.high) for piece in lanes) if target < group.floor else 0
 
 
-def _count(
-    tx: Transaction, group: Group, lane: int, binding: int, low: int, high: int, *, without_rows: bool = False
-) -> int:
-    first, last = slice_of(lane, group.lanes)
-    span = group.span(binding)
-    row = tx.one(
-        "settle.count_tail",
-        stream=group.stream,
-        low=low,
-        high=high,
-        without_rows_of=group.group_id if without_rows else None,
-        holes=[],
-        first_bucket=first,
-        last_bucket=last,
-        binding=binding,
-        type_regex=span.type_regex,
-        headers=span.headers,
-    )
-    return 0 if row is None else int(row.members)
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A stretch of a lane that comes again."""
+
+    lane: int
+    lanes: int
+    binding: int
+    low: int
+    high: int
 
 
 def prune(tx: Transaction, stream: str, upto: int, by: str) -> int:

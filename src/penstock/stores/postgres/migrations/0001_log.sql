@@ -90,7 +90,11 @@ create table if not exists penstock.leases (
 );
 create index if not exists leases_latest on penstock.leases (group_id, lanes, lane, id);
 create index if not exists leases_cursor on penstock.leases (group_id, lanes, lane, high) where fresh;
-create index if not exists leases_open on penstock.leases (group_id) where outcome is null;
+-- No index on what is open: ended leases would fill it with dead entries for as long as anybody holds an old snapshot.
+-- And no statistics, so that no plan looks for the newest lease of one group among those of the others.
+alter table penstock.leases alter column group_id set statistics 0;
+alter table penstock.leases alter column lanes set statistics 0;
+alter table penstock.leases alter column lane set statistics 0;
 create index if not exists leases_range on penstock.leases using gist (int8range(low, high, '(]')) where offsets is null;
 
 create table if not exists penstock.deliveries (

@@ -13,6 +13,16 @@ select group_id, id as binding, type_regex, headers,
        coalesce(lead(from_offset) over earlier, 9223372036854775807) as high
   from penstock.bindings window earlier as (partition by group_id order by from_offset, id);
 
+-- The newest lease of a lane names those that were open before it. (`offset 0` keeps the plan from mixing the steps.)
+create or replace view penstock.open_lease as
+select o.*
+  from penstock.groups g
+ cross join lateral generate_series(0, g.lanes - 1) as l(lane)
+ cross join lateral (select id, open_before from penstock.leases
+                      where group_id = g.group_id and lanes = g.lanes and lane = l.lane order by id desc limit 1) n
+ cross join lateral (select * from penstock.leases where id = any(n.open_before || n.id) offset 0) o
+ where o.outcome is null;
+
 create or replace view penstock.delivery as
 -- rows: one arm a state, so that `state = 'DEAD'` leaves one arm that reads only deliveries
 select d.stream, d.group_name, d."offset", d.event_id, d.event_type, 'PENDING'::text as state, d.attempts, d.failures,
@@ -64,11 +74,11 @@ union all
 select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'CLAIMED', l.attempts, 0,
        coalesce(e.available_at, e.created_at), l.claimed_at, l.claimed_by, null, null, null, null, null,
        l.claimed_at, e.ordering_key, l.id, l.group_id
-  from penstock.leases l
+  from penstock.open_lease l
   join penstock.groups g on g.group_id = l.group_id
   join penstock.bindings b on b.id = l.binding
   join penstock.events e on e.stream = g.stream and e."offset" > l.low and e."offset" <= l.high
- where l.outcome is null and l.offsets is null
+ where l.offsets is null
    and coalesce(e.bucket, mod(e."offset", 256)) * l.lanes / 256 = l.lane
    and (b.type_regex is null or e.event_type ~ b.type_regex)
    and (b.headers is null or e.headers @> b.headers)

@@ -37,7 +37,8 @@ select l.lane, c.high as cursor, c.total, n.id as last_lease, n.was_range as las
                       order by id desc limit 1) n on true
   left join lateral (select array_agg(id order by id) as open_ids, min(expires_at) as expires_at,
                             array_agg(id order by id) filter (where expires_at <= %(now)s) as expired_ids
-                       from penstock.leases where id = any(n.open_before || n.id) and outcome is null) o on true
+                       from (select id, expires_at, outcome from penstock.leases
+                              where id = any(n.open_before || n.id) offset 0) candidates where outcome is null) o on true
  order by l.lane;
 
 -- name: claim.returned

@@ -55,7 +55,7 @@ update penstock.groups
 select penstock.remove_group(%(group_id)s);
 
 -- name: group.open_lease
-select id from penstock.leases where group_id = %(group_id)s and outcome is null limit 1;
+select id from penstock.open_lease where group_id = %(group_id)s limit 1;
 
 -- name: group.offset_at
 -- The first event created at a time or later; BRIN finds the pages.

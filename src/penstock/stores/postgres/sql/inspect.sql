@@ -88,9 +88,9 @@ select d.group_id, d.state, d."offset" > l.cursor as ahead, count(*) as rows
 -- name: stats.groups
 select g.group_id,
        (select coalesce(sum(r.members), 0) from penstock.returned r where r.group_id = g.group_id) as returned,
-       (select coalesce(sum(l.members), 0) from penstock.leases l
-         where l.group_id = g.group_id and l.outcome is null and l.offsets is null) as open,
-       (select count(*) from penstock.leases l where l.group_id = g.group_id and l.outcome is null) as leases,
+       (select coalesce(sum(l.members), 0) from penstock.open_lease l
+         where l.group_id = g.group_id and l.offsets is null) as open,
+       (select count(*) from penstock.open_lease l where l.group_id = g.group_id) as leases,
        (select coalesce(sum(l.answer[1]), 0)
           from generate_series(0, g.lanes - 1) as n(lane)
          cross join lateral (select answer, ended_at from penstock.leases
@@ -109,8 +109,8 @@ select least(
     where e.stream = %(stream)s and e."offset" > (select min(low) from penstock.returned where group_id = %(group_id)s)
     order by e."offset" limit 1),
   (select e.created_at from penstock.events e
-    where e.stream = %(stream)s and e."offset" > (select min(coalesce(low, offsets[1] - 1)) from penstock.leases
-                                                where group_id = %(group_id)s and outcome is null)
+    where e.stream = %(stream)s and e."offset" > (select min(coalesce(low, offsets[1] - 1)) from penstock.open_lease
+                                                where group_id = %(group_id)s)
     order by e."offset" limit 1),
   (select e.created_at from penstock.events e
     where e."offset" = (select min("offset") from penstock.deliveries where group_id = %(group_id)s and state = 'PENDING'))
@@ -143,8 +143,8 @@ select a.pid, a.application_name, a.state, a.xact_start as started_at from pg_lo
 select indexname as name from pg_indexes where schemaname = split_part('penstock.', '.', 1);
 
 -- name: doctor.stuck
-select l.id, g.stream, g.group_name, l.claimed_by, l.expires_at from penstock.leases l join penstock.groups g using (group_id)
- where l.outcome is null and l.expires_at < %(now)s order by l.expires_at limit 20;
+select l.id, g.stream, g.group_name, l.claimed_by, l.expires_at from penstock.open_lease l join penstock.groups g using (group_id)
+ where l.expires_at < %(now)s order by l.expires_at limit 20;
 
 -- name: doctor.blocked
 select g.stream, g.group_name, count(*) as rows from penstock.deliveries d join penstock.groups g using (group_id)

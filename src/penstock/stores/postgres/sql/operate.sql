@@ -111,7 +111,8 @@ select upto from penstock.pruned where stream = %(stream)s;
 
 -- name: rewind.open
 select l.*, g.stream, g.group_name from penstock.leases l join penstock.groups g using (group_id)
- where l.group_id = %(group_id)s and l.outcome is null order by l.id for update of l;
+ where l.id in (select id from penstock.open_lease where group_id = %(group_id)s) and l.outcome is null
+ order by l.id for update of l;
 
 -- name: rewind.log_rows
 insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
@@ -135,8 +136,7 @@ update penstock.returned set high = %(target)s, members = %(members)s where id =
 -- name: prune.needed
 select least((select min(cursor) from penstock.lane where group_id = %(group_id)s),
              (select min(low) from penstock.returned where group_id = %(group_id)s),
-             (select min(coalesce(low, offsets[1] - 1)) from penstock.leases
-               where group_id = %(group_id)s and outcome is null),
+             (select min(coalesce(low, offsets[1] - 1)) from penstock.open_lease where group_id = %(group_id)s),
              (select min("offset") - 1 from penstock.deliveries
                where group_id = %(group_id)s and state <> 'PUBLISHED')) as "offset";
 

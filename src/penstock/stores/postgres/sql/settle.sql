@@ -73,7 +73,8 @@ update penstock.deliveries d
 update penstock.deliveries
    set state = 'PUBLISHED', published_at = %(now)s, claimed_at = null, claimed_by = null, reason = null,
        updated_at = %(now)s
- where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'CLAIMED';
+ where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'CLAIMED'
+   and lease = %(lease)s;
 
 -- name: settle.log
 insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
@@ -84,7 +85,7 @@ select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.e
   join penstock.deliveries d on d.group_id = %(group_id)s and d."offset" = r."offset";
 
 -- name: reap.expired
-select id from penstock.leases where group_id = %(group_id)s and outcome is null and expires_at <= %(now)s order by id;
+select id from penstock.open_lease where group_id = %(group_id)s and expires_at <= %(now)s order by id;
 
 -- name: reap.lock
 -- A lease whose holder is in the middle of its settle is left alone.

@@ -105,7 +105,8 @@ update penstock_deliveries as d
 -- name: settle.publish_rows
 update penstock_deliveries
    set state = 'PUBLISHED', published_at = :now, claimed_at = null, claimed_by = null, reason = null, updated_at = :now
- where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'CLAIMED';
+ where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'CLAIMED'
+   and lease = :lease;
 
 -- name: settle.log
 insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,

@@ -1,0 +1,90 @@
+"""The effects of a settlement: state, the user's SQL and emitted events, all of them or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from penstock.core import codec
+from penstock.core.event import NewEvent
+from penstock.core.lease import Effects, Failure, Settlement
+from penstock.errors import EffectFailed
+from penstock.stores import keyed_state
+from penstock.stores.base import Transaction, UserSqlError
+from penstock.stores.groups import Group
+
+
+@dataclass(slots=True)
+class Applied:
+    """The effects of a settlement as they are applied: state first, then the user's SQL, in offset order; events to
+    emit are only collected, because they go last."""
+
+    tx: Transaction
+    group: Group
+    now: datetime
+    emit: Callable[[Any], NewEvent]
+    keys: Mapping[int, str | None]
+    emitted: list[NewEvent] = field(default_factory=list)
+    culprits: dict[int, Failure] = field(default_factory=dict)
+    dependents: set[int] = field(default_factory=set)
+
+    def apply(self, said: Settlement, *, without: Set[int], careful: bool) -> None:
+        """Everything at once, or, with `careful`, event by event so that only the culprit fails."""
+        versions = dict(said.versions)
+        self._one(said.effects, versions)
+        events = [
+            (offset, effects)
+            for offset, effects in sorted(said.event_effects.items())
+            if offset not in without and (said.upto is None or offset <= said.upto)
+        ]
+        if careful:
+            self._one_by_one(events, versions)
+        else:
+            self._all(events, versions)
+
+    def _all(self, events: Sequence[tuple[int, Effects]], versions: dict[tuple[str, str], int]) -> None:
+        """The last value of a state wins; statements follow in offset order."""
+        state: dict[str, dict[str, Any]] = {}
+        for _, effects in events:
+            for key, values in effects.state.items():
+                state.setdefault(key, {}).update(values)
+        if state:
+            keyed_state.write(self.tx, self.group.group_id, state, versions, self.now)
+        for _, effects in events:
+            for sql, params in effects.execute:
+                self.tx.user_sql(sql, params)
+            self.emitted.extend(self.emit(event) for event in effects.emit)
+
+    def _one_by_one(self, events: Sequence[tuple[int, Effects]], versions: dict[tuple[str, str], int]) -> None:
+        """A savepoint each. What a key did behind its culprit may rest on it, and is given back."""
+        closed: set[str] = set()
+        for offset, effects in events:
+            key = self.keys[offset]
+            if key in closed:
+                self.dependents.add(offset)
+                continue
+            kept, before = len(self.emitted), dict(versions)
+            try:
+                with self.tx.savepoint():
+                    self._one(effects, versions)
+            except UserSqlError as error:
+                del self.emitted[kept:]
+                versions.clear()
+                versions.update(before)
+                self.culprits[offset] = Failure("effect_failed", codec.error_text(error))
+                if key is not None:
+                    closed.add(key)
+
+    def _one(self, effects: Effects, versions: dict[tuple[str, str], int]) -> None:
+        if effects.state:
+            versions.update(keyed_state.write(self.tx, self.group.group_id, effects.state, versions, self.now))
+        for sql, params in effects.execute:
+            self.tx.user_sql(sql, params)
+        self.emitted.extend(self.emit(event) for event in effects.emit)
+
+
+def effect_error(error: UserSqlError) -> EffectFailed:
+    """What the caller of a settle hears about a statement that belongs to no single event."""
+    return EffectFailed(f"A statement of the settle failed: {error}")

@@ -1,0 +1,183 @@
+"""What becomes of members that were not published: rows of their own, or a range that waits to be claimed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.core.delivery import Reason, State
+from penstock.core.lanes import slice_of
+from penstock.core.lease import Failure
+from penstock.errors import NotInLease
+from penstock.stores.base import Row, Transaction
+from penstock.stores.groups import Group
+
+Jitter = Callable[[], float]
+
+
+def give_back(tx: Transaction, lease: Row, group: Group, now: datetime, reason: Reason) -> None:
+    """Put what an ended lease holds back: the range as one returned range, rows as PENDING."""
+    if lease.offsets is None:
+        add_returned(tx, lease, lease.low, lease.high, lease.members, now, reason)
+    else:
+        rows = [Given(offset, State.PENDING, now, reason=reason, outcome="released") for offset in lease.offsets]
+        write_rows(tx, lease, group, rows, now)
+
+
+def add_returned(
+    tx: Transaction,
+    lease: Row,
+    low: int,
+    high: int,
+    members: int,
+    due: datetime,
+    reason: str,
+    last_error: str | None = None,
+) -> None:
+    """A range of a lease waits to be claimed again."""
+    tx.run(
+        "returned.add",
+        group_id=lease.group_id,
+        lane=lease.lane,
+        lanes=lease.lanes,
+        binding=lease.binding,
+        low=low,
+        high=high,
+        members=members,
+        attempts=lease.attempts,
+        replay=lease.replay,
+        available_at=due,
+        reason=reason,
+        last_error=last_error,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What becomes of one member that was not published."""
+
+    offset: int
+    state: State
+    available_at: datetime
+    reason: str | None = None
+    failures: int = 0  # to add
+    error: str | None = None
+    code: str | None = None
+    outcome: str = "failed"  # the word in the attempt log
+
+
+def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now: datetime) -> None:
+    """Write exceptions: new rows out of a range, changed ones out of a list; each leaves a line in the attempt log."""
+    if not rows:
+        return
+    packed = [
+        {
+            "offset": row.offset,
+            "state": row.state,
+            "available_at": row.available_at,
+            "reason": row.reason,
+            "failures": row.failures,
+            "error": row.error,
+            "code": row.code,
+            "outcome": row.outcome,
+            "dead_at": now if row.state is State.DEAD else None,
+        }
+        for row in rows
+    ]
+    common = {"group_id": group.group_id, "lease": lease.id, "now": now, "rows": packed}
+    if lease.offsets is None:
+        written = tx.run(
+            "settle.insert_rows",
+            stream=group.stream,
+            group_name=group.group_name,
+            attempts=lease.attempts,
+            replays=lease.replay,
+            **common,
+        )
+    else:
+        written = tx.run("settle.update_rows", **common)
+    if written != len(rows):
+        raise NotInLease("An outcome names an event that is not in the lease.")
+    tx.run("settle.log", claimed_by=lease.claimed_by, claimed_at=lease.claimed_at, **common)
+
+
+def bury(offset: int, failure: Failure, now: datetime) -> Given:
+    """A failure that ends it."""
+    return Given(offset, State.DEAD, now, failures=1, error=failure.message, code=failure.code, outcome="dead")
+
+
+def fail(
+    group: Group,
+    failures: int,
+    created_at: datetime,
+    offset: int,
+    failure: Failure,
+    now: datetime,
+    jitter: Jitter,
+) -> Given:
+    """A failed attempt: PENDING after the stored backoff, or DEAD when the budget or the age is used up."""
+    if group.retry.exhausted(failures + 1, age_seconds=(now - created_at).total_seconds()):
+        return bury(offset, failure, now)
+    delay = failure.retry_after_seconds
+    if delay is None:
+        delay = group.retry.delay_seconds(failures + 1, u=jitter())
+    return Given(
+        offset,
+        State.PENDING,
+        now + timedelta(seconds=delay),
+        reason=Reason.RETRY,
+        failures=1,
+        error=failure.message,
+        code=failure.code,
+    )
+
+
+def members_of(
+    tx: Transaction,
+    group: Group,
+    lease: Row,
+    *,
+    upto: int | None = None,
+    offsets: list[int] | None = None,
+    keys: list[str] | None = None,
+) -> list[Row]:
+    """Members of a lease: all, up to an offset, some by offset or those of some keys; with their earlier failures."""
+    first, last = slice_of(lease.lane, lease.lanes)
+    span = group.span(lease.binding) if lease.offsets is None else None
+    return tx.rows(
+        "settle.members",
+        group_id=group.group_id,
+        stream=group.stream,
+        low=lease.low,
+        high=lease.high if upto is None else upto,
+        listed=lease.offsets,
+        holes=list(lease.holes),
+        first_bucket=first,
+        last_bucket=last,
+        binding=lease.binding,
+        type_regex=span.type_regex if span else None,
+        headers=span.headers if span else None,
+        offsets=offsets,
+        keys=keys,
+    )
+
+
+def count_wanted(tx: Transaction, group: Group, where: Row, low: int, high: int, *, without_rows: bool = False) -> int:
+    """How many events of (low, high] fall to the lane of a lease or a returned range, without its holes."""
+    first, last = slice_of(where.lane, where.lanes)
+    span = group.span(where.binding)
+    row = tx.one(
+        "settle.count_tail",
+        stream=group.stream,
+        low=low,
+        high=high,
+        without_rows_of=group.group_id if without_rows else None,
+        holes=list(getattr(where, "holes", ())),
+        first_bucket=first,
+        last_bucket=last,
+        binding=where.binding,
+        type_regex=span.type_regex,
+        headers=span.headers,
+    )
+    return 0 if row is None else int(row.members)

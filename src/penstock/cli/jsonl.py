@@ -90,7 +90,7 @@ class JsonLines:
 def check(stream: str, batch: list[Numbered]) -> None:
     """Refuse the batch over its first bad line, named by its number."""
     try:
-        appending.many(stream, [fields for _, fields in batch])
+        appending.one_by_one(stream, [fields for _, fields in batch])
     except InvalidInput as error:
         for number, fields in batch:
             _check_one(stream, number, fields)
@@ -101,7 +101,7 @@ def _check_one(stream: str, number: int, fields: dict[str, Any]) -> None:
     if fields.get("type") is None:
         raise MissingField(f"Line {number}: type is missing.")
     try:
-        appending.many(stream, [fields])
+        appending.one_by_one(stream, [fields])
     except InvalidInput as error:
         raise type(error)(f"Line {number}: {error.message.removeprefix('Event 0: ')}") from error
 

@@ -129,6 +129,8 @@ def test_a_stale_token_changes_nothing(clocked: penstock.Log, clock: VirtualCloc
         stale.extend,
         stale.release,
     ]
+    if how != "settled":  # there it is the same settle again, which is answered as the first
+        attempts.append(stale.settle)
     for attempt in attempts:
         with pytest.raises((penstock.LeaseLost, penstock.SettleMismatch)):
             attempt()
@@ -143,8 +145,9 @@ def test_a_wrong_token_on_a_live_lease_is_refused(log: penstock.Log) -> None:
     log.create_group("orders", "g")
     lease = claimed(log)
     for token in (0, lease.token + 1, lease.id):
-        with pytest.raises(penstock.LeaseLost):
-            log.settle(lease.id, token, Settlement())
+        for said in (Settlement(), Settlement(upto=lease._row.high)):  # the long way and the short one
+            with pytest.raises(penstock.LeaseLost):
+                log.settle(lease.id, token, said)
         with pytest.raises(penstock.LeaseLost):
             log.extend(lease.id, token)
         with pytest.raises(penstock.LeaseLost):

@@ -63,7 +63,7 @@ class RawSql:
 def raw(url: str) -> Iterator[RawSql]:
     """A connection of the test's own, as the owner, in autocommit."""
     if url.startswith("sqlite"):
-        connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
+        connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=600)
         try:
             yield RawSql(connection, "sqlite")
         finally:

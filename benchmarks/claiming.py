@@ -59,7 +59,7 @@ def against_select(log: penstock.Log, connection: psycopg.Connection) -> list[Fi
         assert drain(log, "orders", group) == EVENTS
 
     selected, claimed = in_turn(bare, ours, times=3)
-    one_lane, laned = in_turn(ours, lambda: ours(keyed=True, lanes=8), times=7)
+    one_lane, laned = in_turn(ours, lambda: ours(keyed=True, lanes=8), times=3)
     detail = f"{EVENTS / claimed:,.0f} events/s against {EVENTS / selected:,.0f}"
     lanes = f"{EVENTS / laned:,.0f} events/s against {EVENTS / one_lane:,.0f}"
     return [

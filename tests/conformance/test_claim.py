@@ -9,6 +9,8 @@ from datetime import timedelta
 import pytest
 
 import penstock
+from penstock.core import limits
+from penstock.core.lanes import bucket_of, lane_of
 from penstock.testing import VirtualClock
 from tests.conformance.conftest import MakeLog
 from tests.conformance.helpers import drain, orders, raw, states
@@ -262,3 +264,15 @@ def test_pause_keeps_leases_and_hands_out_nothing_new(log: penstock.Log) -> None
     assert lease.settle().published == 2
     log.resume("orders", "g")
     assert len(drain(log)) == 2
+
+
+@pytest.mark.shows("K07")
+def test_a_thin_lane_is_found_behind_a_long_stretch_of_others(log: penstock.Log) -> None:
+    busy, thin = "a", next(key for key in "bcdefgh" if lane_of(bucket_of(key), 8) != lane_of(bucket_of("a"), 8))
+    log.append_many("orders", [{"payload": b"{}", "type": "t", "ordering_key": busy}] * (limits.SCAN + 5_000))
+    last = log.append("orders", {}, type="t", ordering_key=thin)
+    log.create_group("orders", "g", ordering="key", lanes=8)
+    found = [log.claim("orders", "g", limit=10, claimed_by="w") for _ in range(2)]
+    assert [[event.ordering_key for event in lease.events] for lease in found if lease] == [[busy] * 10, [thin]]
+    assert found[1] is not None and found[1].events[0].event_id == last.event_id
+    assert log.claim("orders", "g", limit=10, claimed_by="w") is None

@@ -47,7 +47,7 @@ class LeaseRow:
     expires_at: datetime
     # What the claimer knows and the stored row does not say; reading is quicker for it.
     found: str | None = None  # its members by name, in the store's own words
-    whole: bool = False  # every event of the stream in (low, high]
+    whole: bool = False  # every event of its lane in (low, high]
 
     @property
     def is_range(self) -> bool:

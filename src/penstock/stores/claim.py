@@ -196,6 +196,7 @@ class _Attempt:
             "low": low,
             "high": high,
             "scan": scan,
+            "reach": max(scan, 4 * self.limit * self.group.lanes),
             "most": self.limit,
             "first_bucket": first,
             "last_bucket": last,
@@ -204,7 +205,7 @@ class _Attempt:
             "headers": span.headers,
         }
         odd = (lane.has_rows or lane.has_dated) and self._odd(where)
-        whole = not odd and span.everything and self.group.lanes == 1
+        whole = not odd and span.everything
         if odd:
             # Looking closely costs more per event, and the range may end early: look at little more than is wanted.
             closely = max(limits.PASS_STRETCH, 2 * self.limit * self.group.lanes)
@@ -216,10 +217,11 @@ class _Attempt:
                 holes=limits.HOLES_PER_LEASE,
                 **{**where, "scan": min(scan, closely)},
             )
-        elif whole:
+        elif whole and self.group.lanes == 1:
             row = self.tx.one("claim.whole_range", stream=self.group.stream, low=low, high=high, most=self.limit)
         else:
-            row = self.tx.one("claim.lane_range" if span.everything else "claim.plain_range", **where)
+            row = self.tx.one("claim.lane_range", **where) if whole else None
+            row = row or self.tx.one("claim.plain_range", **where)
         assert row is not None
         new_rows = [*row.delayed, *row.blocked]
         if new_rows:

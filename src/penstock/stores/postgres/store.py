@@ -294,11 +294,10 @@ class PostgresStore:
             return self._read("read.rows", group_id=lease.group_id, offsets=list(lease.offsets))
         if lease.found is not None:
             return self._read("read.found", found=lease.found)
-        if lease.whole:
-            return self._read("read.range", stream=lease.stream, low=lease.low, high=lease.high)
         first, last = slice_of(lease.lane, lease.lanes)
+        block = "read.range" if lease.lanes == 1 else "read.lane"
         return self._read(
-            "read.members",
+            block if lease.whole else "read.members",
             stream=lease.stream,
             low=lease.low,
             high=lease.high,
@@ -306,6 +305,7 @@ class PostgresStore:
             first_bucket=first,
             last_bucket=last,
             holes=list(lease.holes),
+            members=lease.members,
         )
 
     def _read(self, block: str, **params: Any) -> list[Sequence[Any]]:

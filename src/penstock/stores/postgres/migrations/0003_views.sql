@@ -83,31 +83,27 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'CLAIMED', 
    and (b.type_regex is null or e.event_type ~ b.type_regex)
    and (b.headers is null or e.headers @> b.headers)
    and e."offset" <> all (l.holes)
--- finished as part of a range; the newest lease of an event counts
+-- finished as part of a range: the newest lease that has the event, and has not given it back, has settled it
 union all
 select g.stream, g.group_name, e."offset", e.event_id, e.event_type, 'PUBLISHED', l.attempts, 0,
        coalesce(e.available_at, e.created_at), null, null, null, null, null, l.ended_at, null,
        l.ended_at, e.ordering_key, l.id, l.group_id
-  from penstock.leases l
-  join penstock.groups g on g.group_id = l.group_id
+  from penstock.events e
+  join penstock.groups g on g.stream = e.stream
+ cross join lateral (select * from penstock.leases
+                      where low < e."offset" and high >= e."offset"  -- for a few leases; the next line finds one of many
+                        and int8range(low, high, '(]') @> e."offset" and offsets is null and group_id = g.group_id
+                        and coalesce(e.bucket, mod(e."offset", 256)) * lanes / 256 = lane and e."offset" <> all (holes)
+                        and (outcome is null or (outcome = 'settled' and upto >= e."offset"))
+                      order by id desc limit 1) l
   join penstock.bindings b on b.id = l.binding
-  join penstock.events e on e.stream = g.stream and e."offset" > l.low and e."offset" <= l.upto
-                        and int8range(l.low, l.high, '(]') @> e."offset"
- where l.outcome = 'settled' and l.offsets is null
-   and coalesce(e.bucket, mod(e."offset", 256)) * l.lanes / 256 = l.lane
+ where l.outcome = 'settled'
    and (b.type_regex is null or e.event_type ~ b.type_regex)
    and (b.headers is null or e.headers @> b.headers)
-   and e."offset" <> all (l.holes)
    and not exists (select 1 from penstock.deliveries d where d.group_id = l.group_id and d."offset" = e."offset")
    and not exists (select 1 from penstock.returned r
                     where r.group_id = l.group_id and r.low < e."offset" and r.high >= e."offset"
-                      and coalesce(e.bucket, mod(e."offset", 256)) * r.lanes / 256 = r.lane)
-   and not exists (select 1 from penstock.leases n
-                    where int8range(n.low, n.high, '(]') @> e."offset" and n.offsets is null
-                      and n.group_id = l.group_id and n.id > l.id
-                      and coalesce(e.bucket, mod(e."offset", 256)) * n.lanes / 256 = n.lane
-                      and e."offset" <> all (n.holes)
-                      and (n.outcome is null or (n.outcome = 'settled' and n.upto >= e."offset")));
+                      and coalesce(e.bucket, mod(e."offset", 256)) * r.lanes / 256 = r.lane);
 
 -- The specification's second vocabulary.
 create or replace view penstock.delivery_v2 as

@@ -117,29 +117,23 @@ select coalesce(case when count(*) = %(most)s then max("offset") end, %(high)s::
          order by "offset" limit %(most)s) members;
 
 -- name: claim.lane_range
--- Lanes, but no filter and nothing to step over: the index alone answers. The members are named, so that reading them
--- need not look for them again.
+-- Lanes, but no filter and nothing to step over: the index alone answers. No answer where the lane is so thin that a
+-- long stretch does not fill the lease: that is for the plain range, which knows when to stop.
 with counted as materialized (
-  select array_agg("offset")::text as found, count(*)::int as n, max("offset") as last from (
-    select "offset" from (
-      select "offset", bucket from penstock.events
-       where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-       order by "offset" limit %(scan)s) scanned
-     where bucket between %(first_bucket)s::smallint and %(last_bucket)s::smallint
-        or (bucket is null and mod("offset", 256) between %(first_bucket)s and %(last_bucket)s)
-     limit %(most)s) members
+  select count(*)::int as n, max("offset") as last from (
+    select "offset" from penstock.events
+     where stream = %(stream)s and "offset" > %(low)s and "offset" <= least(%(high)s, %(low)s::bigint + %(reach)s)
+       and coalesce(bucket, mod("offset", 256)) between %(first_bucket)s and %(last_bucket)s
+     order by "offset" limit %(most)s) members
 )
-select case when n = %(most)s then last
-            else coalesce((select "offset" from penstock.events
-                            where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-                            order by "offset" offset %(scan)s - 1 limit 1), %(high)s::bigint) end as high,
-       n as members, '{}'::bigint[] as holes, '{}'::bigint[] as delayed, '{}'::bigint[] as blocked,
+select case when n = %(most)s then last else %(high)s::bigint end as high, n as members, '{}'::bigint[] as holes,
+       '{}'::bigint[] as delayed, '{}'::bigint[] as blocked,
        case when n > 0 then n
             else (select count(*)::int from (select 1 from penstock.events
                                          where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
                                          limit %(scan)s) s) end as scanned,
-       found
-  from counted;
+       null as found
+  from counted where n = %(most)s or %(high)s <= %(low)s::bigint + %(reach)s;
 
 -- name: claim.plain_range
 -- A filter, but nothing to step over.

@@ -14,6 +14,15 @@ select e."offset", uuid_send(event_id), event_type, payload, content_type, e.hea
  where stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
  order by e."offset";
 
+-- name: read.lane
+-- The same for one lane.
+select e."offset", uuid_send(event_id), event_type, payload, content_type, e.headers::text, metadata::text, partition_key,
+       ordering_key, timestamptz_send(available_at), timestamptz_send(e.created_at)
+  from penstock.events e
+ where stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
+   and coalesce(bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
+ order by e."offset" limit %(members)s;
+
 -- name: read.found
 -- Members that the claim has named, in the words in which the database named them.
 select "offset", uuid_send(event_id), event_type, payload, content_type, headers::text, metadata::text, partition_key,

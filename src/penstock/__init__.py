@@ -1,20 +1,29 @@
 """Penstock: a durable event log in your own database in which every message has a lifecycle."""
 
+from penstock.app import App
 from penstock.core.delivery import State
-from penstock.core.event import Appended, AppendedMany, Event, event_id
+from penstock.core.event import Appended, AppendedMany, event_id
+from penstock.core.events import Event
 from penstock.core.lease import Settled
 from penstock.core.retry import Retry
+from penstock.engine.context import Context
+from penstock.engine.running_app import Outcome
 from penstock.errors import (
     AppendOnly,
+    AppNotFound,
     BindingChanged,
     ClaimLost,
     CommitUnknown,
     DuplicateMismatch,
     EffectFailed,
+    EffectRefused,
+    EngineMissing,
     FilterNeeded,
     GroupExists,
+    HandlerUnreachable,
     IllegalTransition,
     InFlight,
+    InvalidHandler,
     InvalidInput,
     InvalidName,
     LeaseLost,
@@ -25,6 +34,7 @@ from penstock.errors import (
     OutboxNeedsTransaction,
     PenstockError,
     PermissionDenied,
+    PolicyConflict,
     Pruned,
     SchemaMissing,
     SchemaTooNew,
@@ -44,19 +54,26 @@ from penstock.log.opening import open_log as open  # the name users type
 from penstock.stores.keyed_state import WithTtl
 
 __all__ = [
+    "App",
+    "AppNotFound",
     "AppendOnly",
     "Appended",
     "AppendedMany",
     "BindingChanged",
     "ClaimLost",
     "CommitUnknown",
+    "Context",
     "DuplicateMismatch",
     "EffectFailed",
+    "EffectRefused",
+    "EngineMissing",
     "Event",
     "FilterNeeded",
     "GroupExists",
+    "HandlerUnreachable",
     "IllegalTransition",
     "InFlight",
+    "InvalidHandler",
     "InvalidInput",
     "InvalidName",
     "Lease",
@@ -68,9 +85,11 @@ __all__ = [
     "NotInLease",
     "OrderedGroup",
     "OutboxNeedsTransaction",
+    "Outcome",
     "PenstockError",
     "Permanent",
     "PermissionDenied",
+    "PolicyConflict",
     "Pruned",
     "Retry",
     "RetryLater",

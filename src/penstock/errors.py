@@ -104,6 +104,48 @@ class UnknownGroup(PenstockError):
     )
 
 
+class InvalidHandler(InvalidInput):
+    """A handler is a function that takes an event, or an event and a context."""
+
+    code = "invalid_handler"
+    hint = "Write `def handle(event)` or `def handle(event, ctx)`, plain or async."
+
+
+class PolicyConflict(InvalidInput):
+    """Handlers that share a group must agree on how it is worked on."""
+
+    code = "policy_conflict"
+    hint = "Give all handlers of the group the same settings (types may differ), or use another group name."
+
+
+class AppNotFound(InvalidInput):
+    """The app cannot be loaded."""
+
+    code = "app_not_found"
+    hint = "Name it as file.py, file.py:name or package.module:name, and see that it imports in plain Python."
+
+
+class HandlerUnreachable(PenstockError):
+    """The process in which the handler is to run cannot load it."""
+
+    code = "handler_unreachable"
+    hint = 'Define the handler at the top of a module, install cloudpickle, or use isolation="inline".'
+
+
+class EngineMissing(PenstockError):
+    """This engine is not there."""
+
+    code = "engine_missing"
+    hint = 'Use engine="local" (--engine local).'
+
+
+class EffectRefused(InvalidInput):
+    """A statement that a handler may not run in the settle's transaction."""
+
+    code = "effect_refused"
+    hint = "Use INSERT, UPDATE, DELETE or a function call; transactions and settings belong to the settle."
+
+
 class UnknownEvent(PenstockError):
     """There is no such event in this stream, or the group's binding does not cover it."""
 

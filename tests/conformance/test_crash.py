@@ -111,7 +111,7 @@ def in_a_child_that_dies(url: str, clock: VirtualClock, point: CrashPoint, verb:
         try:
             log = penstock.open(url, clock=clock, hook=point)
             if lease is not None:
-                lease = penstock.Lease(log, lease._row, lease._rows)
+                lease = penstock.Lease(log, lease._row, lease.events._columns)
             point.arm()
             VERBS[verb](log, group, lease)
             os._exit(0)

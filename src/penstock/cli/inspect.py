@@ -18,7 +18,8 @@ from penstock.cli.command import LOOK, command, root
 from penstock.cli.failures import Usage
 from penstock.cli.session import Session
 from penstock.cli.times import parse_offset, parse_optional
-from penstock.core.event import Event, check_name, parse_event_id
+from penstock.core.event import check_name, parse_event_id
+from penstock.core.events import Event
 from penstock.errors import UnknownEvent
 from penstock.log.log import Log
 from penstock.stores.inspect import DeliveryRecord
@@ -124,8 +125,7 @@ def show(
             found = tx.one("inspect.event", stream=stream, event_id=event_id, offset=offset)
         if found is None:
             raise UnknownEvent(f"There is no event {which} in the stream {stream!r}.")
-        (row,) = log.store.read_events(stream, found.offset - 1, found.offset, 1)
-        event = Event(row, stream, None, log.store)
+        event = log.event(stream, found.offset)
         deliveries = list(_everywhere(log, event))
         document = {
             "event": output.event_document(event),

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.cli import output
-from penstock.core.event import Event
+from penstock.core.events import Event
 from penstock.stores.inspect import DeliveryRecord
 from penstock.stores.stats import Stats
 

@@ -1,4 +1,4 @@
-"""What an event is: the fields of a new one, checked, and the lazy view handlers get of a stored one."""
+"""What an event is: the fields of a new one, checked."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, overload
-
-import orjson
+from typing import Any, Final, NamedTuple
 
 from penstock.core import codec
-from penstock.core.delivery import State
 from penstock.core.lanes import bucket_of
 from penstock.core.limits import KEY_BYTES
 from penstock.errors import InvalidInput, InvalidName, MissingField, NaiveDatetime, TooLarge
@@ -167,194 +164,6 @@ def _check_content_type(content_type: Any) -> None:
         raise InvalidInput("content_type must be ASCII text of at most 128 characters.")
     if not content_type.isprintable():
         raise InvalidInput("content_type must be printable text.")
-
-
-class Claimed(NamedTuple):
-    """What all members of a lease have in common."""
-
-    claimed_at: datetime
-    claimed_by: str
-    attempts: int
-    replay: int
-
-
-# The columns of a stored event, in the order in which every store reads them.
-COLUMNS: Final = (
-    "offset",
-    "event_id",
-    "event_type",
-    "payload",
-    "content_type",
-    "headers",
-    "metadata",
-    "partition_key",
-    "ordering_key",
-    "available_at",
-    "created_at",
-)
-_ROW_FIELDS: Final = len(COLUMNS)
-
-
-class Event:
-    """A stored event: a lazy view over one row of a batch.
-
-    Decoding happens on access, so that a handler pays only for what it touches. Rows of retried deliveries carry
-    their own attempts, failures, last error and replay number behind the columns.
-    """
-
-    __slots__ = ("_claim", "_row", "_store", "stream")
-
-    def __init__(self, row: Sequence[Any], stream: str, claim: Claimed | None, store: Any) -> None:
-        self._row = row
-        self.stream = stream
-        self._claim = claim
-        self._store = store
-
-    @property
-    def offset(self) -> int:
-        """The position in the log."""
-        number: int = self._row[0]
-        return number
-
-    @property
-    def event_id(self) -> uuid.UUID:
-        """The id, unique in the whole log."""
-        raw = self._row[1]
-        return uuid.UUID(raw) if isinstance(raw, str) else uuid.UUID(bytes=bytes(raw))
-
-    @property
-    def event_type(self) -> str:
-        """What happened, for example `order.created`."""
-        kind: str = self._row[2]
-        return kind
-
-    @property
-    def payload(self) -> bytes:
-        """The bytes that were appended, untouched."""
-        body: bytes = self._row[3]
-        return body
-
-    @property
-    def content_type(self) -> str:
-        """What the payload's bytes are."""
-        kind: str = self._row[4]
-        return kind
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Text pairs for the consumer at the target."""
-        return orjson.loads(self._row[5]) if self._row[5] else {}
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Internal notes, never sent to a target."""
-        return orjson.loads(self._row[6]) if self._row[6] else {}
-
-    @property
-    def partition_key(self) -> str | None:
-        """Routes at the target; orders nothing."""
-        key: str | None = self._row[7]
-        return key
-
-    @property
-    def ordering_key(self) -> str | None:
-        """Events of one key are handled in order, and share state."""
-        key: str | None = self._row[8]
-        return key
-
-    @property
-    def available_at(self) -> datetime | None:
-        """Not delivered before this time, if given."""
-        moment: datetime | None = self._store.as_time(self._row[9])
-        return moment
-
-    @property
-    def created_at(self) -> datetime:
-        """When the store wrote it."""
-        moment: datetime = self._store.as_time(self._row[10])
-        return moment
-
-    @property
-    def state(self) -> State | None:
-        """CLAIMED for an event of a lease; None for one read without a group."""
-        return None if self._claim is None else State.CLAIMED
-
-    @property
-    def attempts(self) -> int:
-        """How often this event was claimed by the group in this lifecycle, this time included."""
-        if self._claim is None:
-            return 0
-        return self._row[_ROW_FIELDS] if len(self._row) > _ROW_FIELDS else self._claim.attempts
-
-    @property
-    def failures(self) -> int:
-        """How many of its attempts counted against the budget."""
-        return self._row[_ROW_FIELDS + 1] if len(self._row) > _ROW_FIELDS else 0
-
-    @property
-    def last_error(self) -> str | None:
-        """What the last failed attempt said."""
-        return self._row[_ROW_FIELDS + 2] if len(self._row) > _ROW_FIELDS else None
-
-    @property
-    def replays(self) -> int:
-        """How often this delivery was replayed or rewound."""
-        if self._claim is None:
-            return 0
-        return self._row[_ROW_FIELDS + 3] if len(self._row) > _ROW_FIELDS else self._claim.replay
-
-    @property
-    def claimed_at(self) -> datetime | None:
-        """When the lease began."""
-        return None if self._claim is None else self._claim.claimed_at
-
-    @property
-    def claimed_by(self) -> str | None:
-        """Who holds the lease."""
-        return None if self._claim is None else self._claim.claimed_by
-
-    @property
-    def published_at(self) -> datetime | None:
-        """Always None here: an event in hand is not PUBLISHED. See `log.delivery`."""
-        return None
-
-    def json(self) -> Any:
-        """The payload, decoded as JSON."""
-        return orjson.loads(self._row[3])
-
-    def __repr__(self) -> str:
-        return f"<Event {self.stream}@{self.offset} {self.event_type} {self.event_id}>"
-
-
-class Events(Sequence[Event]):
-    """The events of a batch, made when somebody looks at them."""
-
-    __slots__ = ("_claim", "_rows", "_store", "_stream")
-
-    def __init__(self, rows: Sequence[Sequence[Any]], stream: str, claim: Claimed | None, store: Any) -> None:
-        self._rows = rows
-        self._stream = stream
-        self._claim = claim
-        self._store = store
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Event]:
-        stream, claim, store = self._stream, self._claim, self._store
-        return (Event(row, stream, claim, store) for row in self._rows)
-
-    @overload
-    def __getitem__(self, index: int) -> Event: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Event]: ...
-    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
-        if isinstance(index, slice):
-            return Events(self._rows[index], self._stream, self._claim, self._store)
-        return Event(self._rows[index], self._stream, self._claim, self._store)
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} events of {self._stream}>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ class Idle:
     until: datetime | None
     paused: bool = False
     horizon: int = 0  # how far the claimer looked
+    end: int = 0  # the last offset that was given out
+    seconds: float | None = None  # until then, by the clock of the database
 
 
 @dataclass(frozen=True, slots=True)

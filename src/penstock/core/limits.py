@@ -26,6 +26,20 @@ LANES_DEFAULT: Final = 8
 
 TALLY_EVERY: Final = 10_000  # offsets between two running counts of the log
 
+FIRST_LEASE: Final = 64  # events in the first lease of a worker that does not know its handlers yet
+BATCH_SECONDS: Final = 2.0
+OVERTIME: Final = 1.5  # times batch_seconds after which a worker settles what is finished and gives back the rest
+TIMEOUT_SECONDS: Final = 30.0
+CONCURRENCY: Final = 1_000
+MEMORY_MB: Final = 2_048  # of a handler's process
+CIRCUIT_FIRST_SECONDS: Final = 1.0
+CIRCUIT_MOST_SECONDS: Final = 60.0
+POLL_FIRST_SECONDS: Final = 0.025
+POLL_MOST_SECONDS: Final = 0.25
+SOLO_DEATHS: Final = (
+    10  # events that took their process down, in a row and without a success, before the group is paused
+)
+
 LEASE_SECONDS: Final = 60.0
 LEASE_SECONDS_MOST: Final = 7 * 86_400.0
 SETTLE_RETRIES: Final = 5  # serialization failures and deadlocks

@@ -36,8 +36,10 @@ def one(stream: str, fields: Mapping[str, Any]) -> tuple[NewEvent, bool]:
     return new_event(stream, payload, event_id=parse_event_id(given) if chosen else uuid7(), **known), chosen
 
 
-def emitted(item: Mapping[str, Any]) -> NewEvent:
-    """An event to emit: like one of `append_many`, with the stream it goes to."""
+def emitted(item: Mapping[str, Any] | NewEvent) -> NewEvent:
+    """An event to emit: like one of `append_many`, with the stream it goes to; or one that is checked already."""
+    if isinstance(item, NewEvent):
+        return item
     if not isinstance(item, Mapping):
         raise InvalidInput("An emitted event is a mapping with stream, payload and type.")
     fields = {name: value for name, value in item.items() if name != "stream"}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.core import codec
-from penstock.core.event import Claimed, Event, Events, parse_event_id
+from penstock.core.columns import Columns
+from penstock.core.event import parse_event_id
+from penstock.core.events import Claimed, Event, Events
 from penstock.core.lease import Effects, Failure, LeaseRow, Settled, Settlement, split_released
 from penstock.errors import InvalidInput, NotInLease
 from penstock.log.handling import Permanent, RetryLater
@@ -20,14 +23,13 @@ if TYPE_CHECKING:
 class Lease:
     """Claimed work. Settle it once, before it expires; only this object's token is believed."""
 
-    def __init__(self, log: Log, row: LeaseRow, rows: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, log: Log, row: LeaseRow, columns: Columns) -> None:
         self._log = log
         self._row = row
-        self._rows = rows
         self._versions: dict[tuple[str, str], int] = {}
         self._by_id: dict[uuid.UUID, int] | None = None
         claim = Claimed(row.claimed_at, row.claimed_by, row.attempts, row.replay)
-        self.events: Sequence[Event] = Events(rows, row.stream, claim, log.store)
+        self.events = Events(columns, row.stream, claim)
         self.expires_at: datetime = row.expires_at
 
     @property
@@ -62,7 +64,7 @@ class Lease:
 
     def state(self, keys: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
         """The state of these keys (default: all keys of this lease); a later settle compares what was read."""
-        wanted = {event.ordering_key for event in self.events} if keys is None else set(keys)
+        wanted = set(self.events.ordering_keys) if keys is None else set(keys)
         found, versions = self._log.read_state(self._row.group_id, [key for key in wanted if key is not None])
         self._versions.update(versions)
         return found
@@ -95,18 +97,13 @@ class Lease:
         `failed` and `dead` map event ids to errors (text or exceptions). `effects` maps event ids to their own
         `state`, `emit` and `execute`, so that an event that fails takes only its own effects with it.
         """
-        members = [row[0] for row in self._rows]
         back = {self._offset(one) for one in released}
         failing = {self._offset(one): error for one, error in (failed or {}).items()}
         burying = {self._offset(one): _failure(error) for one, error in (dead or {}).items()}
         burying |= {offset: _failure(error) for offset, error in failing.items() if isinstance(error, Permanent)}
         if len(back) + len(failing) + len(dead or {}) != len(back | failing.keys() | burying.keys()):
             raise NotInLease("An event is named with two outcomes.")
-        upto: int | None = None
-        if self._row.is_range:
-            assert self._row.low is not None and self._row.high is not None
-            upto, singles = split_released(members, back, self._row.low, self._row.high)
-            back = set(singles)
+        upto, back = self.split(back)
         said = Settlement(
             failed={o: _failure(error) for o, error in failing.items() if o not in burying},
             dead=burying,
@@ -115,9 +112,20 @@ class Lease:
             due_after_seconds=due_after_seconds,
             effects=_effects({"state": state or {}, "emit": emit, "execute": execute}),
             event_effects={self._offset(one): _effects(given) for one, given in (effects or {}).items()},
-            versions=self._versions,
         )
-        return self._log.settle(self.id, self.token, said)
+        return self.apply(said)
+
+    def split(self, back: set[int]) -> tuple[int | None, set[int]]:
+        """Where the finished part of a range ends, and the single offsets that go back below it."""
+        if not self._row.is_range:
+            return None, back
+        assert self._row.low is not None and self._row.high is not None
+        upto, singles = split_released(self.events.offsets, back, self._row.low, self._row.high)
+        return upto, set(singles)
+
+    def apply(self, said: Settlement) -> Settled:
+        """A settle in the store's own words, for those who bring their own loop."""
+        return self._log.settle(self.id, self.token, replace(said, versions=self._versions))
 
     def _offset(self, one: Any) -> int:
         """The offset of a member, given as event, event id or its text."""

@@ -16,7 +16,6 @@ from penstock.core.delivery import State
 from penstock.core.event import (
     Appended,
     AppendedMany,
-    Event,
     EventColumns,
     NewEvent,
     check_key,
@@ -24,6 +23,7 @@ from penstock.core.event import (
     check_time,
     parse_event_id,
 )
+from penstock.core.events import Event, Events
 from penstock.core.lanes import check_lanes
 from penstock.core.lease import Idle, LeaseRow, Passed, Settled, Settlement
 from penstock.core.retry import Retry
@@ -34,6 +34,7 @@ from penstock.log.ids import EventIds
 from penstock.log.lease import Lease
 from penstock.stores import (
     claim,
+    drain,
     effects,
     groups,
     inspect,
@@ -195,8 +196,8 @@ class Log:
         """Events in offset order, up to the horizon: nothing can still appear between what is returned."""
         check_name(stream, "stream")
         horizon = self._run(lambda tx: tx.horizon(), write=False)
-        rows = self.store.read_events(stream, _count(after, "after"), horizon, _count(limit, "limit"))
-        return [Event(row, stream, None, self.store) for row in rows]
+        found = self.store.read_events(stream, _count(after, "after"), horizon, _count(limit, "limit"))
+        return list(Events(found, stream, None))
 
     # --- groups --------------------------------------------------------------------------------------------------
 
@@ -219,32 +220,35 @@ class Log:
 
         A group with `ordering="key"`, or `keyed` (state without order), is worked on by lanes.
         """
-        check_name(stream, "stream")
-        check_name(group, "group")
-        if ordering not in (None, "key"):
-            raise InvalidInput(f'ordering is None or "key", not {ordering!r}.')
-        if on_dead not in ("continue", "halt"):
-            raise InvalidInput(f'on_dead is "continue" or "halt", not {on_dead!r}.')
-        if not isinstance(lease_seconds, int | float) or not 0 < lease_seconds <= limits.LEASE_SECONDS_MOST:
-            raise InvalidInput("lease_seconds must be a positive number of at most seven days.")
-        laned = ordering is not None or keyed
-        wanted = check_lanes(limits.LANES_DEFAULT if lanes is None else lanes)
-        known_types = check_patterns(types)
-        if headers is not None:
-            appending.one(stream, {"payload": {}, "type": "check", "headers": headers})
-        begin = check_time(start, "start") if isinstance(start, datetime) else start
-        assert begin is not None
-        settings = groups.Settings(
-            retry=retry or Retry(),
-            lease_seconds=float(lease_seconds),
-            ordering=ordering,
-            keyed=keyed,
-            lanes=wanted if laned else 1,
-            on_dead=on_dead,
-            types=known_types,
-            headers=dict(headers) if headers else None,
+        begin, settings = _settings(
+            stream, group, start, retry, lease_seconds, ordering, keyed, on_dead, types, headers, lanes
         )
         return self._run(lambda tx: groups.create(tx, stream, group, begin, settings))
+
+    def declare_group(
+        self,
+        stream: str,
+        group: str,
+        *,
+        start: Position = "beginning",
+        retry: Retry | None = None,
+        lease_seconds: float = limits.LEASE_SECONDS,
+        ordering: str | None = None,
+        keyed: bool = False,
+        on_dead: str = "continue",
+        types: Sequence[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        lanes: int | None = None,
+        by: str | None = None,
+    ) -> Group:
+        """What an app does with its groups: create one that is missing, bring retry and lease settings up to date.
+
+        Another binding or order than the stored one raises `BindingChanged`.
+        """
+        begin, settings = _settings(
+            stream, group, start, retry, lease_seconds, ordering, keyed, on_dead, types, headers, lanes
+        )
+        return self._run(lambda tx: groups.declare(tx, stream, group, begin, settings, by or _whoami()))
 
     def groups(self, stream: str | None = None) -> list[Group]:
         """All groups, of one stream or of the log."""
@@ -314,8 +318,7 @@ class Log:
         row = self._run(lambda tx: tx.one("inspect.event", stream=stream, event_id=known, offset=offset), write=False)
         if row is None:
             raise UnknownEvent(f"There is no event {event_id} on {stream!r}.")
-        (found,) = self.store.read_events(stream, row.offset - 1, row.offset, 1)
-        return Event(found, stream, None, self.store)
+        return Events(self.store.read_events(stream, row.offset - 1, row.offset, 1), stream, None)[0]
 
     def deliveries(
         self,
@@ -474,6 +477,17 @@ class Log:
         """Give a lease back; see `Lease.release`."""
         return self._run(lambda tx: settle.release(tx, lease_id, token))
 
+    def end(self) -> int:
+        """The last offset that was given out, visible or not: what idle workers look at."""
+        return self._run(drain.end, write=False)
+
+    def drained(self, stream: str, group: str) -> bool:
+        """Whether nothing is left to do up to the horizon: nothing due, in work or waiting for a retry.
+
+        Events dated in the future and keys that halted at a dead letter do not count.
+        """
+        return self._run(lambda tx: drain.drained(tx, stream, group), write=False)
+
     def reap(self) -> int:
         """Take back every expired lease, and keep the counts of the log up to date; returns how many leases ended."""
         ended = 0
@@ -498,6 +512,48 @@ class Log:
             return found.get(key, {})
 
         return self._run(work, write=False)
+
+
+def _settings(
+    stream: str,
+    group: str,
+    start: Position,
+    retry: Retry | None,
+    lease_seconds: float,
+    ordering: str | None,
+    keyed: bool,
+    on_dead: str,
+    types: Sequence[str] | None,
+    headers: Mapping[str, str] | None,
+    lanes: int | None,
+) -> tuple[Position, groups.Settings]:
+    """What a caller says about a group, checked: where it starts, and how it is worked on."""
+    check_name(stream, "stream")
+    check_name(group, "group")
+    if ordering not in (None, "key"):
+        raise InvalidInput(f'ordering is None or "key", not {ordering!r}.')
+    if on_dead not in ("continue", "halt"):
+        raise InvalidInput(f'on_dead is "continue" or "halt", not {on_dead!r}.')
+    if not isinstance(lease_seconds, int | float) or not 0 < lease_seconds <= limits.LEASE_SECONDS_MOST:
+        raise InvalidInput("lease_seconds must be a positive number of at most seven days.")
+    laned = ordering is not None or keyed
+    wanted = check_lanes(limits.LANES_DEFAULT if lanes is None else lanes)
+    known_types = check_patterns(types)
+    if headers is not None:
+        appending.one(stream, {"payload": {}, "type": "check", "headers": headers})
+    begin = check_time(start, "start") if isinstance(start, datetime) else start
+    assert begin is not None
+    settings = groups.Settings(
+        retry=retry or Retry(),
+        lease_seconds=float(lease_seconds),
+        ordering=ordering,
+        keyed=keyed,
+        lanes=wanted if laned else 1,
+        on_dead=on_dead,
+        types=known_types,
+        headers=dict(headers) if headers else None,
+    )
+    return begin, settings
 
 
 def _count(value: Any, what: str) -> int:

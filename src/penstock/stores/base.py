@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
 
+from penstock.core.columns import Columns
 from penstock.core.event import EventColumns, NewEvent
 from penstock.core.lease import LeaseRow
 from penstock.stores.clock import Clock
@@ -107,16 +108,13 @@ class Store(Protocol):
     def transaction(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
         """A transaction of Penstock's own, with timeouts that a stopped process cannot outlive."""
 
-    def as_time(self, raw: Any) -> datetime | None:
-        """A stored time as an aware datetime."""
-
     def outbox_params(self, event: NewEvent) -> dict[str, Any]:
         """The parameters of the neutral `outbox.*` blocks, as any driver of this database takes them."""
 
-    def read_events(self, stream: str, after: int, upto: int, limit: int) -> list[Sequence[Any]]:
-        """Rows of `core.event.COLUMNS`, in offset order."""
+    def read_events(self, stream: str, after: int, upto: int, limit: int) -> Columns:
+        """Events in offset order."""
 
-    def read_lease(self, lease: LeaseRow) -> list[Sequence[Any]]:
+    def read_lease(self, lease: LeaseRow) -> Columns:
         """The members of a lease, in offset order; rows of a list lease carry attempts, failures, error, replays."""
 
     def migrate(self) -> list[str]:

@@ -37,7 +37,9 @@ def claim(
         found = attempt.take(lane)
         if found is not None:
             return found
-    return Idle(_come_back(tx, group, now, lanes), horizon=attempt.horizon or 0)
+    until = _come_back(tx, group, now, lanes)
+    seconds = None if until is None else max(0.0, (until - now).total_seconds())
+    return Idle(until, horizon=attempt.horizon or 0, end=lanes[0].last, seconds=seconds)
 
 
 def _look(tx: Transaction, group: Group, now: datetime) -> list[Row]:

@@ -12,7 +12,7 @@ import orjson
 from penstock.core.lanes import check_lanes, children, slice_of
 from penstock.core.retry import Retry
 from penstock.core.routing import globs_of, regex_of
-from penstock.errors import GroupExists, InFlight, InvalidInput, UnknownGroup
+from penstock.errors import BindingChanged, GroupExists, InFlight, InvalidInput, UnknownGroup
 from penstock.stores.base import Row, Transaction
 
 FOREVER = 2**63 - 1
@@ -202,6 +202,31 @@ def _same(known: Group, wanted: Settings) -> Group:
     return known
 
 
+def declare(
+    tx: Transaction, stream: str, group_name: str, start: str | int | datetime, wanted: Settings, by: str
+) -> Group:
+    """What an app says about its group: made if missing, its policy brought up to date, its binding only compared.
+
+    The number of lanes is what the group began with; it may have been doubled since.
+    """
+    known = find(tx, stream, group_name)
+    if known is None:
+        return create(tx, stream, group_name, start, wanted)
+    stored = settings(known)
+    fixed = ("ordering", "keyed", "types", "headers")
+    differing = [name for name in fixed if (getattr(stored, name) or None) != (getattr(wanted, name) or None)]
+    if differing:
+        raise BindingChanged(
+            f"The group {group_name!r} on {stream!r} is stored with another {', '.join(differing)} than declared: "
+            + "; ".join(f"{name} {getattr(stored, name)!r}, declared {getattr(wanted, name)!r}" for name in differing)
+            + "."
+        )
+    policy = (wanted.retry, wanted.lease_seconds, wanted.on_dead)
+    if policy != (stored.retry, stored.lease_seconds, stored.on_dead):
+        set_policy(tx, stream, group_name, *policy, by)
+    return get(tx, stream, group_name)
+
+
 def add_binding(
     tx: Transaction,
     group_id: int,
@@ -251,16 +276,19 @@ def set_paused(tx: Transaction, stream: str, group_name: str, paused: bool, reas
     audit(tx, by, "pause" if paused else "resume", group, None, {"reason": reason})
 
 
-def set_policy(tx: Transaction, stream: str, group_name: str, retry: Retry, lease_seconds: float, by: str) -> None:
-    """Change retry settings and lease length of a group."""
+def set_policy(
+    tx: Transaction, stream: str, group_name: str, retry: Retry, lease_seconds: float, on_dead: str, by: str
+) -> None:
+    """Change retry settings, lease length and what a dead letter does to its key."""
     group = locked(tx, stream, group_name)
     tx.run(
         "group.policy",
         group_id=group.group_id,
         lease_seconds=lease_seconds,
+        on_dead=on_dead,
         **asdict(retry),
     )
-    audit(tx, by, "policy", group, None, {"lease_seconds": lease_seconds, "max_attempts": retry.max_attempts})
+    audit(tx, by, "policy", group, None, {"lease_seconds": lease_seconds, "on_dead": on_dead, **asdict(retry)})
 
 
 def double_lanes(tx: Transaction, stream: str, group_name: str, by: str) -> int:

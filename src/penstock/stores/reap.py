@@ -7,7 +7,7 @@ from datetime import datetime
 
 from penstock.core.delivery import Reason, State
 from penstock.core.lease import Failure, Outcome, cut
-from penstock.stores import groups
+from penstock.stores import groups, guard
 from penstock.stores.base import Row, Transaction
 from penstock.stores.groups import Group
 from penstock.stores.outcomes import Given, add_returned, fail, members_of, write_rows
@@ -61,3 +61,4 @@ def _blame(tx: Transaction, group: Group, lease: Row, message: str, now: datetim
     failure = Failure("lease_expired", message)
     given = fail(group, member.failures, member.created_at, member.offset, failure, now, random.random)
     write_rows(tx, lease, group, [given], now)
+    guard.watch(tx, group, [failure.code], lease.claimed_by)

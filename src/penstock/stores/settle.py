@@ -14,7 +14,7 @@ from penstock.core.event import NewEvent
 from penstock.core.lease import Effects, Failure, Outcome, Settled, Settlement
 from penstock.core.ordering import held_back
 from penstock.errors import LeaseLost, NotInLease, SettleMismatch
-from penstock.stores import groups
+from penstock.stores import groups, guard
 from penstock.stores.base import Row, Transaction
 from penstock.stores.effects import Applied
 from penstock.stores.groups import Group
@@ -107,6 +107,7 @@ def settle(
     if effects.emitted:
         tx.append(effects.emitted, unique=False)
     _end(tx, lease, work.upto, digest, answer, now)
+    guard.watch(tx, group, (failure.code for failure in work.failed.values()), lease.claimed_by)
     return answer
 
 
@@ -126,7 +127,7 @@ def _plain(said: Settlement) -> dict[str, Any]:
     def effects(one: Effects) -> list[Any]:
         return [
             {key: dict(values) for key, values in one.state.items()},
-            [dict(event) for event in one.emit],
+            [list(event) if isinstance(event, NewEvent) else dict(event) for event in one.emit],
             [[sql, list(params)] for sql, params in one.execute],
         ]
 

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import orjson
 
+from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import EventColumns, NewEvent
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
@@ -50,7 +51,7 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # PostgreSQL counts microseconds from
 _LAW = {"PS001": AppendOnly, "PS002": IllegalTransition, "42501": PermissionDenied}
 _SETTINGS = (
     "select clock_timestamp(), set_config('lock_timeout', '30s', true), set_config('statement_timeout', '120s', true), "
-    "set_config('idle_in_transaction_session_timeout', '10s', true)"
+    "set_config('idle_in_transaction_session_timeout', '10s', true), set_config('jit', 'off', true)"
 )
 
 
@@ -281,15 +282,10 @@ class PostgresStore:
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    def as_time(self, raw: Any) -> datetime | None:
-        if raw is None or isinstance(raw, datetime):
-            return raw
-        return moment_of(raw)
-
-    def read_events(self, stream: str, after: int, upto: int, limit: int) -> list[Sequence[Any]]:
+    def read_events(self, stream: str, after: int, upto: int, limit: int) -> Columns:
         return self._read("read.events", stream=stream, after=after, upto=upto, limit=limit)
 
-    def read_lease(self, lease: LeaseRow) -> list[Sequence[Any]]:
+    def read_lease(self, lease: LeaseRow) -> Columns:
         if lease.offsets is not None:
             return self._read("read.rows", group_id=lease.group_id, offsets=list(lease.offsets))
         if lease.found is not None:
@@ -308,10 +304,15 @@ class PostgresStore:
             members=lease.members,
         )
 
-    def _read(self, block: str, **params: Any) -> list[Sequence[Any]]:
+    def _read(self, block: str, **params: Any) -> Columns:
+        if self.hook is not None:
+            self.hook("before", block)
         with self.connection() as connection, self._named_errors(), connection.cursor(binary=True) as cursor:
             cursor.execute(self.blocks[block], params, prepare=False)
-            return cast(list[Sequence[Any]], cursor.fetchall())
+            found = RowColumns(cursor.fetchall())
+        if self.hook is not None:
+            self.hook("after", block)
+        return found
 
     # --- the rest ------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any, cast
 
+from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import EventColumns, NewEvent
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
@@ -25,7 +26,7 @@ from penstock.stores.sqlite import appending
 from penstock.stores.sqlite.checkpoint import Checkpointer
 from penstock.stores.sqlite.connections import Connections
 from penstock.stores.sqlite.faults import IOERR, code_of, is_the_stores, named, patiently
-from penstock.stores.sqlite.values import encode, id_text, micros, moment, rows_of, users
+from penstock.stores.sqlite.values import encode, id_text, micros, rows_of, users
 
 _THESE = "/* these */"  # in a block: the events that are named, if any are
 _AT_ONCE = 5_000  # offsets written into one statement
@@ -198,13 +199,10 @@ class SqliteStore:
 
     # --- reading -------------------------------------------------------------------------------------------------
 
-    def as_time(self, raw: Any) -> datetime | None:
-        return moment(raw) if isinstance(raw, int) else cast(datetime | None, raw)
-
-    def read_events(self, stream: str, after: int, upto: int, limit: int) -> list[Sequence[Any]]:
+    def read_events(self, stream: str, after: int, upto: int, limit: int) -> Columns:
         return self._read("read.events", stream=stream, after=after, upto=upto, limit=limit)
 
-    def read_lease(self, lease: LeaseRow) -> list[Sequence[Any]]:
+    def read_lease(self, lease: LeaseRow) -> Columns:
         if lease.offsets is not None:
             return self._read("read.rows", group_id=lease.group_id, offsets=list(lease.offsets))
         block = "read.lane" if lease.lanes > 1 else "read.range"
@@ -220,10 +218,15 @@ class SqliteStore:
             holes=list(lease.holes),
         )
 
-    def _read(self, block: str, **params: Any) -> list[Sequence[Any]]:
+    def _read(self, block: str, **params: Any) -> Columns:
         encoded = {name: encode(value) for name, value in params.items()}
+        if self.hook is not None:
+            self.hook("before", block)
         with named(self.path), self.connections.lend() as connection:
-            return patiently(lambda: connection.execute(self.blocks[block], encoded).fetchall())
+            found = patiently(lambda: connection.execute(self.blocks[block], encoded).fetchall())
+        if self.hook is not None:
+            self.hook("after", block)
+        return RowColumns(found)
 
     # --- the rest ------------------------------------------------------------------------------------------------
 

@@ -1,11 +1,11 @@
 -- What plain SQL sees: one row per event and group, however it is stored.
 
 create or replace view penstock.lane as
-select g.group_id, g.stream, g.group_name, l.lane::smallint as lane, g.lanes,
+select g.group_id, g.stream, g.group_name, (l.number - 1)::smallint as lane, g.lanes,
        coalesce((select max(c.high) from penstock.leases c
-                  where c.group_id = g.group_id and c.lanes = g.lanes and c.lane = l.lane and c.fresh),
-                g.starts[l.lane + 1]) as cursor
-  from penstock.groups g cross join lateral generate_series(0, g.lanes - 1) as l(lane);
+                  where c.group_id = g.group_id and c.lanes = g.lanes and c.lane = l.number - 1 and c.fresh),
+                l.start) as cursor
+  from penstock.groups g cross join lateral unnest(g.starts) with ordinality as l(start, number);
 
 create or replace view penstock.binding_span as
 select group_id, id as binding, type_regex, headers,
@@ -17,9 +17,10 @@ select group_id, id as binding, type_regex, headers,
 create or replace view penstock.open_lease as
 select o.*
   from penstock.groups g
- cross join lateral generate_series(0, g.lanes - 1) as l(lane)
+ cross join lateral unnest(g.starts) with ordinality as l(start, number)
  cross join lateral (select id, open_before from penstock.leases
-                      where group_id = g.group_id and lanes = g.lanes and lane = l.lane order by id desc limit 1) n
+                      where group_id = g.group_id and lanes = g.lanes and lane = l.number - 1
+                      order by id desc limit 1) n
  cross join lateral (select * from penstock.leases where id = any(n.open_before || n.id) offset 0) o
  where o.outcome is null;
 

@@ -35,7 +35,7 @@ update penstock_groups set paused = :paused, pause_reason = :reason where group_
 -- name: group.policy
 update penstock_groups
    set lease_seconds = :lease_seconds, max_attempts = :max_attempts, base_seconds = :base_seconds,
-       factor = :factor, cap_seconds = :cap_seconds, jitter = :jitter, max_age_seconds = :max_age_seconds
+       factor = :factor, cap_seconds = :cap_seconds, jitter = :jitter, max_age_seconds = :max_age_seconds, on_dead = :on_dead
  where group_id = :group_id;
 
 -- name: group.lanes

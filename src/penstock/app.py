@@ -1,0 +1,121 @@
+"""An app: what a user declares about the groups of one log, and the way to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from penstock.core import limits
+from penstock.core.event import check_name
+from penstock.core.retry import Retry
+from penstock.engine.running_app import Outcome, run_local
+from penstock.engine.subscription import Function, Policy, Subscription, handler_of
+from penstock.errors import EngineMissing, InvalidInput, UnknownGroup
+from penstock.log.log import Log
+from penstock.log.opening import open_log
+
+F = TypeVar("F", bound=Function)
+
+
+class App:
+    """Handlers by stream and group. Declaring touches no database; `run` does.
+
+    >>> app = App("sqlite:///shop.db", name="shop")
+    >>> @app.subscribe("orders", group="fraud")
+    ... def screen(event):
+    ...     print(event.json())
+    """
+
+    def __init__(self, url: str | None = None, *, name: str = "app") -> None:
+        self.url = url  # None: $PENSTOCK_URL, else sqlite:///penstock.db
+        self.name = check_name(name, "name")
+        self.subscriptions: list[Subscription] = []
+
+    def subscribe(
+        self,
+        stream: str,
+        *,
+        group: str,
+        types: Sequence[str] | None = None,
+        start: str | int | datetime = "beginning",
+        retry: Retry | None = None,
+        lease_seconds: float = limits.LEASE_SECONDS,
+        timeout_seconds: float = limits.TIMEOUT_SECONDS,
+        ordering: str | None = None,
+        isolation: str = "process",
+        batch_size: int = limits.BATCH,
+        batch_seconds: float = limits.BATCH_SECONDS,
+        concurrency: int = 1,
+        on_dead: str = "continue",
+        lanes: int = limits.LANES_DEFAULT,
+        headers: Mapping[str, str] | None = None,
+        keyed: bool | None = None,
+        memory_mb: int = limits.MEMORY_MB,
+    ) -> Callable[[F], F]:
+        """Hand every event of a stream to a function, as this group.
+
+        Handlers that share a group must agree on its settings; the first whose `types` match handles an event. A
+        handler with a second parameter gets a `Context`, and its group is worked on by lanes (`keyed=False` opts out
+        and forgoes state). `timeout_seconds` and `memory_mb` are enforced with `isolation="process"`.
+        """
+        policy = Policy(
+            start=start,
+            retry=retry or Retry(),
+            lease_seconds=lease_seconds,
+            timeout_seconds=timeout_seconds,
+            ordering=ordering,
+            isolation=isolation,
+            batch_size=batch_size,
+            batch_seconds=batch_seconds,
+            concurrency=concurrency,
+            on_dead=on_dead,
+            lanes=lanes,
+            headers=dict(headers) if headers else None,
+            keyed=keyed,
+            memory_mb=memory_mb,
+        )
+
+        def declare(function: F) -> F:
+            handler = handler_of(function, types)
+            known = next((one for one in self.subscriptions if (one.stream, one.group) == (stream, group)), None)
+            if known is None:
+                self.subscriptions.append(Subscription(stream, group, policy, [handler]))
+            else:
+                known.join(policy, handler)
+            return function
+
+        return declare
+
+    def open(self) -> Log:
+        """The app's log."""
+        return open_log(self.url)
+
+    def chosen(self, groups: Sequence[str] | None = None) -> list[Subscription]:
+        """The subscriptions of these groups (default: all); `UnknownGroup` for one that nobody declared."""
+        if not self.subscriptions:
+            raise InvalidInput(f"The app {self.name!r} declares no handlers.")
+        known = {one.group for one in self.subscriptions}
+        for group in groups or ():
+            if group not in known:
+                raise UnknownGroup(f"The app {self.name!r} has no group {group!r}; it has {', '.join(sorted(known))}.")
+        return [one for one in self.subscriptions if not groups or one.group in groups]
+
+    def run(
+        self,
+        engine: str = "spark",
+        *,
+        master: str | None = None,
+        groups: Sequence[str] | None = None,
+        until_drained: bool = False,
+    ) -> Outcome:
+        """Work until Ctrl-C or SIGTERM, or, with `until_drained`, until nothing is left to do."""
+        if engine not in ("spark", "local"):
+            raise InvalidInput(f'engine is "spark" or "local", not {engine!r}.')
+        if engine == "spark":
+            raise EngineMissing("The Spark engine is not part of this version.")
+        if master is not None:
+            raise InvalidInput("master belongs to the Spark engine.")
+        subscriptions = self.chosen(groups)
+        with self.open() as log:
+            return run_local(log, subscriptions, until_drained=until_drained)

@@ -1,0 +1,241 @@
+"""Stored events in hand: a lazy view over what the store read. A column is made when somebody looks at it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, Final, NamedTuple, overload
+
+import orjson
+
+from penstock.core.columns import COLUMNS, Columns
+from penstock.core.delivery import State
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_POSTGRES_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def moment(raw: Any) -> datetime | None:
+    """A time as a store read it: microseconds since 1970, or the eight bytes that PostgreSQL sends."""
+    if raw is None or isinstance(raw, datetime):
+        return raw
+    if isinstance(raw, int):
+        return _EPOCH + timedelta(microseconds=raw)
+    return _POSTGRES_EPOCH + timedelta(microseconds=int.from_bytes(raw, "big", signed=True))
+
+
+class Claimed(NamedTuple):
+    """What all members of a lease have in common."""
+
+    claimed_at: datetime
+    claimed_by: str
+    attempts: int
+    replay: int
+
+
+class Event:
+    """A stored event: a lazy view over one place of a batch.
+
+    Decoding happens on access, so that a handler pays only for what it touches.
+    """
+
+    __slots__ = ("_index", "_of")
+
+    def __init__(self, of: Events, index: int) -> None:
+        self._of = of
+        self._index = index
+
+    @property
+    def stream(self) -> str:
+        """The log it lies in."""
+        return self._of.stream
+
+    @property
+    def offset(self) -> int:
+        """The position in the log."""
+        return self._of.offsets[self._index]
+
+    @property
+    def event_id(self) -> uuid.UUID:
+        """The id, unique in the whole log."""
+        raw = self._of.event_ids[self._index]
+        return uuid.UUID(raw) if isinstance(raw, str) else uuid.UUID(bytes=bytes(raw))
+
+    @property
+    def event_type(self) -> str:
+        """What happened, for example `order.created`."""
+        return self._of.event_types[self._index]
+
+    @property
+    def payload(self) -> bytes:
+        """The bytes that were appended, untouched."""
+        return self._of.payloads[self._index]
+
+    @property
+    def content_type(self) -> str:
+        """What the payload's bytes are."""
+        kind: str = self._of.column("content_type")[self._index]
+        return kind
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Text pairs for the consumer at the target."""
+        text = self._of.column("headers")[self._index]
+        return orjson.loads(text) if text else {}
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Internal notes, never sent to a target."""
+        text = self._of.column("metadata")[self._index]
+        return orjson.loads(text) if text else {}
+
+    @property
+    def partition_key(self) -> str | None:
+        """Routes at the target; orders nothing."""
+        key: str | None = self._of.column("partition_key")[self._index]
+        return key
+
+    @property
+    def ordering_key(self) -> str | None:
+        """Events of one key are handled in order, and share state."""
+        return self._of.ordering_keys[self._index]
+
+    @property
+    def available_at(self) -> datetime | None:
+        """Not delivered before this time, if given."""
+        return moment(self._of.column("available_at")[self._index])
+
+    @property
+    def created_at(self) -> datetime:
+        """When the store wrote it."""
+        made = moment(self._of.column("created_at")[self._index])
+        assert made is not None
+        return made
+
+    @property
+    def state(self) -> State | None:
+        """CLAIMED for an event of a lease; None for one read without a group."""
+        return None if self._of.claim is None else State.CLAIMED
+
+    @property
+    def attempts(self) -> int:
+        """How often this event was claimed by the group in this lifecycle, this time included."""
+        if self._of.claim is None:
+            return 0
+        return self._of.claim.attempts if self._of.retries is None else self._of.retries[self._index][0]
+
+    @property
+    def failures(self) -> int:
+        """How many of its attempts counted against the budget."""
+        return 0 if self._of.retries is None else self._of.retries[self._index][1]
+
+    @property
+    def last_error(self) -> str | None:
+        """What the last failed attempt said."""
+        return None if self._of.retries is None else self._of.retries[self._index][2]
+
+    @property
+    def replays(self) -> int:
+        """How often this delivery was replayed or rewound."""
+        if self._of.claim is None:
+            return 0
+        return self._of.claim.replay if self._of.retries is None else self._of.retries[self._index][3]
+
+    @property
+    def claimed_at(self) -> datetime | None:
+        """When the lease began."""
+        return None if self._of.claim is None else self._of.claim.claimed_at
+
+    @property
+    def claimed_by(self) -> str | None:
+        """Who holds the lease."""
+        return None if self._of.claim is None else self._of.claim.claimed_by
+
+    @property
+    def published_at(self) -> datetime | None:
+        """Always None here: an event in hand is not PUBLISHED. See `log.delivery`."""
+        return None
+
+    def json(self) -> Any:
+        """The payload, decoded as JSON."""
+        return orjson.loads(self._of.payloads[self._index])
+
+    def __repr__(self) -> str:
+        return f"<Event {self.stream}@{self.offset} {self.event_type} {self.event_id}>"
+
+
+class Events(Sequence[Event]):
+    """The events of a batch, made when somebody looks at them; columns as lists, for those who want many."""
+
+    def __init__(self, columns: Columns, stream: str, claim: Claimed | None) -> None:
+        self._columns = columns
+        self.stream = stream
+        self.claim = claim
+
+    def column(self, name: str) -> Sequence[Any]:
+        """One column, by its name in the log."""
+        found = self.__dict__.get(name)
+        if found is None:
+            found = self.__dict__[name] = self._columns.column(COLUMNS.index(name))
+        values: Sequence[Any] = found
+        return values
+
+    @cached_property
+    def offsets(self) -> Sequence[int]:
+        """The positions in the log, ascending."""
+        return self._columns.column(0)
+
+    @cached_property
+    def event_ids(self) -> Sequence[bytes | str]:
+        """The ids as the store has them."""
+        return self._columns.column(1)
+
+    @cached_property
+    def event_types(self) -> Sequence[str]:
+        """The types."""
+        return self._columns.column(2)
+
+    @cached_property
+    def payloads(self) -> Sequence[bytes]:
+        """The payloads."""
+        return self._columns.column(3)
+
+    @cached_property
+    def ordering_keys(self) -> Sequence[str | None]:
+        """The ordering keys."""
+        return self._columns.column(8)
+
+    @cached_property
+    def retries(self) -> list[tuple[int, int, str | None, int]] | None:
+        """(attempts, failures, last error, replays) of each, where the deliveries have rows of their own."""
+        if self._columns.width == len(COLUMNS):
+            return None
+        return list(zip(*(self._columns.column(len(COLUMNS) + more) for more in range(4)), strict=True))
+
+    def pack(self, first: int, last: int) -> tuple[str, Any]:
+        """A part of the events for another process; see `core.columns.unpack`."""
+        return self._columns.pack(first, last)
+
+    def nbytes(self) -> int:
+        """About how much memory the payloads take."""
+        return self._columns.nbytes()
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __iter__(self) -> Iterator[Event]:
+        return (Event(self, index) for index in range(len(self._columns)))
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | Sequence[Event]:
+        if isinstance(index, slice):
+            return [Event(self, place) for place in range(len(self))[index]]
+        return Event(self, range(len(self))[index])
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} events of {self.stream}>"

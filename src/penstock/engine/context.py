@@ -1,0 +1,116 @@
+"""What a handler gets beside its event: effects that happen exactly once, with the settle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from penstock.core.event import NewEvent
+from penstock.core.events import Event
+from penstock.engine.state import KeyState, LeaseState, Written
+from penstock.errors import EffectRefused, InvalidInput, StateNeedsKey
+from penstock.log import appending
+from penstock.stores.base import UserSqlError, check_user_sql
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What one event wants to happen if it succeeds."""
+
+    key: str | None = None
+    state: Written = field(default_factory=dict)
+    emit: list[tuple[NewEvent, bool]] = field(default_factory=list)  # and whether its id was chosen
+    execute: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+
+    @property
+    def refusable(self) -> bool:
+        """Whether the database may yet refuse a part of it: the user's SQL, or an id of the user's choice."""
+        return bool(self.execute) or any(chosen for _, chosen in self.emit)
+
+
+class Context:
+    """Effects made through it commit together with the event's outcome, or not at all."""
+
+    __slots__ = ("_event", "_group", "_keyed", "_known", "_recorded", "_state", "token")
+
+    def __init__(self, event: Event, group: str, token: int, state: LeaseState, keyed: bool) -> None:
+        self._event = event
+        self._group = group
+        self._known = state
+        self._keyed = keyed
+        self._state: KeyState | None = None
+        self._recorded: Recorded | None = None
+        self.token = token  # grows with every claim: fence other systems with it
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same text over all attempts and redrives of this delivery; a replay appends its number."""
+        event = self._event
+        replays = event.replays
+        return f"{self._group}:{event.event_id}" + (f":{replays}" if replays else "")
+
+    @property
+    def state(self) -> KeyState:
+        """Values that belong to this event's ordering key in this group."""
+        if self._state is None:
+            key = self._event.ordering_key
+            if key is None:
+                raise StateNeedsKey
+            if not self._keyed:
+                raise StateNeedsKey("The group was declared with keyed=False and has no state.")
+            self._state = KeyState(self._known.of(key))
+        return self._state
+
+    def emit(
+        self,
+        stream: str,
+        payload: Any,
+        *,
+        type: str | None = None,
+        ordering_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        event_id: Any = None,
+        available_at: datetime | None = None,
+        partition_key: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        content_type: str | None = None,
+    ) -> None:
+        """Append an event to a stream of the same log, with the settle."""
+        fields = {
+            "payload": payload,
+            "type": type,
+            "ordering_key": ordering_key,
+            "headers": headers,
+            "event_id": event_id,
+            "available_at": available_at,
+            "partition_key": partition_key,
+            "metadata": metadata,
+            "content_type": content_type,
+        }
+        # What is wrong is refused here, where the handler can be blamed; what is right is kept as it is now.
+        new, chosen = appending.one(stream, fields)
+        self._record().emit.append((new, chosen))
+
+    def execute(self, sql: str, params: Sequence[Any] = ()) -> None:
+        """Run a statement in the settle's transaction; `?` stands for a parameter on every store."""
+        if not isinstance(sql, str) or isinstance(params, str | bytes):
+            raise InvalidInput("execute takes a statement and a list of parameters.")
+        try:
+            check_user_sql(sql)
+        except UserSqlError as error:
+            raise EffectRefused(str(error)) from error
+        self._record().execute.append((sql, tuple(params)))
+
+    def _record(self) -> Recorded:
+        if self._recorded is None:
+            self._recorded = Recorded()
+        return self._recorded
+
+    def recorded(self) -> Recorded | None:
+        """Everything this event asked for, once its handler has returned."""
+        if self._state is not None and self._state.written:
+            record = self._record()
+            record.key, record.state = self._event.ordering_key, self._state.written
+        return self._recorded

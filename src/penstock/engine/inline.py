@@ -1,0 +1,27 @@
+"""`isolation="inline"`: handlers run in the engine's own process, at no cost and at their own risk."""
+
+from __future__ import annotations
+
+from penstock.engine.marks import Marks
+from penstock.engine.running import Job, Runner
+from penstock.engine.subscription import Subscription
+from penstock.engine.work import Work
+
+
+class Inline:
+    """Runs a lease in the calling thread."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._runner = Runner(subscription)
+        self.marks = Marks(subscription.policy.concurrency, subscription.policy.batch_size)
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def run(self, work: Work) -> None:
+        """Call the handlers until the end of the lease, or until the stop flag is up."""
+        work.add(self._runner.run(Job(work.events, 0, work.marks, work.state, set(work.held()), work.token)))
+
+    def stop(self) -> None:
+        """Give the event loop back."""
+        self._runner.close()

@@ -1,0 +1,128 @@
+"""How user code is found: an app by what is typed on the command line, a handler by name in another process."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from penstock.errors import AppNotFound, HandlerUnreachable
+
+
+def load_object(reference: str, kind: type) -> Any:
+    """The one object of a kind in `file.py`, `file.py:name`, `module` or `module:name`."""
+    place, _, name = reference.partition(":")
+    if not place:
+        raise AppNotFound("An app is named as file.py or module:attribute.")
+    module = _module(place)
+    if name:
+        found = getattr(module, name, None)
+        if not isinstance(found, kind):
+            raise AppNotFound(f"{place} has no {kind.__name__} called {name!r}.")
+        return found
+    candidates = {id(value): key for key, value in vars(module).items() if isinstance(value, kind)}
+    if len(candidates) != 1:
+        what = f"{len(candidates)}: {', '.join(sorted(candidates.values()))}" if candidates else "none"
+        raise AppNotFound(f"{place} should define one {kind.__name__}, and has {what}. Name one with {place}:NAME.")
+    return getattr(module, next(iter(candidates.values())))
+
+
+def _module(place: str) -> ModuleType:
+    is_file = place.endswith(".py")
+    if is_file and not Path(place).is_file():
+        raise AppNotFound(f"There is no file {place}.")
+    try:
+        return load_file(place) if is_file else _import(place)
+    except AppNotFound:
+        raise
+    except (Exception, SystemExit) as error:
+        raise AppNotFound(f"{place} cannot be imported: {type(error).__name__}: {error}.") from error
+
+
+def _import(name: str) -> ModuleType:
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise AppNotFound(f"There is no module {name}.") from error
+        raise
+
+
+def load_file(path: str | Path) -> ModuleType:
+    """A module from a file, under a name of its own, once per process; its directory becomes importable."""
+    found = Path(path).resolve()
+    name = f"penstock_app_{found.stem}_{hashlib.sha256(str(found).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if str(found.parent) not in sys.path:
+        sys.path.insert(0, str(found.parent))
+    spec = importlib.util.spec_from_file_location(name, found)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A function by the place where it is defined, or, where it has none, by its code."""
+
+    module: str
+    path: str | None
+    qualname: str
+    code: bytes | None = None
+
+    def resolve(self) -> Any:
+        """The function, in whatever process this is."""
+        if self.code is not None:
+            import cloudpickle
+
+            return cloudpickle.loads(self.code)
+        by_path = self.module == "__main__" or self.module.startswith("penstock_app_")
+        if by_path and self.path is not None:
+            module = load_file(self.path)
+        else:
+            try:
+                module = importlib.import_module(self.module)
+            except ModuleNotFoundError:
+                if self.path is None:
+                    raise
+                module = load_file(self.path)
+        return _attribute(module, self.qualname)
+
+
+def reference_to(function: Any) -> Reference:
+    """How another process finds this function; `HandlerUnreachable` if it cannot."""
+    module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    home = sys.modules.get(module or "")
+    if home is not None and module is not None and _attribute(home, qualname) is function:
+        path = getattr(home, "__file__", None)
+        if module != "__main__" or path is not None:
+            return Reference(module, path, qualname)
+    try:
+        import cloudpickle
+    except ImportError as error:
+        raise HandlerUnreachable(f"{qualname or function!r} is not defined at the top of a module.") from error
+    try:
+        return Reference(module or "", None, qualname, cloudpickle.dumps(function))
+    except Exception as error:
+        raise HandlerUnreachable(f"{qualname or function!r} cannot be sent to another process: {error}.") from error
+
+
+def _attribute(module: ModuleType, qualname: str) -> Any:
+    found: Any = module
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found

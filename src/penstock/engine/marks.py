@@ -1,0 +1,61 @@
+"""Which event is being handled, and what became of those before it: readable after the handler's process is gone."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from enum import IntEnum
+
+_HEADER = 64  # the stop flag has a cache line of its own
+
+
+class Mark(IntEnum):
+    """What became of one event of a lease."""
+
+    UNTOUCHED = 0
+    DONE = 1
+    FAILED = 2
+    HELD = 3  # not called: an earlier event of its key is not resolved
+    BACK = 4  # the target was unavailable: nobody's fault
+
+
+class Marks:
+    """A stop flag, a slot per event in flight (its place in the lease + 1), and one byte per event of the lease."""
+
+    def __init__(self, slots: int, events: int, descriptor: int | None = None, *, shared: bool = False) -> None:
+        size = _HEADER + 8 * slots + events
+        self.descriptor = descriptor
+        if shared and descriptor is None:
+            self.descriptor = _anonymous_file(size)
+        memory = memoryview(bytearray(size) if self.descriptor is None else mmap.mmap(self.descriptor, size))
+        self.stop = memory[:1]
+        self.slots = memory[_HEADER : _HEADER + 8 * slots].cast("q")
+        self.events = memory[_HEADER + 8 * slots :]
+
+    def begin(self, count: int) -> None:
+        """Forget the last lease."""
+        self.stop[0] = 0
+        self.events[:count] = bytes(count)
+        for slot in range(len(self.slots)):
+            self.slots[slot] = 0
+
+    def running(self) -> list[int]:
+        """The events in flight, by their place in the lease."""
+        return [value - 1 for value in self.slots if value]
+
+    def close(self) -> None:
+        """Give the file back; the memory follows when nobody looks at it any more."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
+
+
+def _anonymous_file(size: int) -> int:
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("penstock-marks")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, size)
+    return descriptor

@@ -1,0 +1,277 @@
+"""Handlers are called here, in this process: one event after the other, or several at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.core import codec
+from penstock.core.event import NewEvent
+from penstock.core.events import Event, Events
+from penstock.core.lease import Failure
+from penstock.engine.context import Context, Recorded
+from penstock.engine.marks import Mark, Marks
+from penstock.engine.state import LeaseState, Written
+from penstock.engine.subscription import Handler, Subscription
+from penstock.engine.turns import Turns
+from penstock.log.handling import Permanent, RetryLater, Unavailable
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of some events of a lease, by their place in it."""
+
+    failed: dict[int, Failure] = field(default_factory=dict)
+    dead: dict[int, Failure] = field(default_factory=dict)
+    unavailable: Failure | None = None
+    # What succeeded asks for: event by event where one of them may yet be refused by the settle, else all in one.
+    effects: dict[int, Recorded] = field(default_factory=dict)
+    state: dict[str, Written] = field(default_factory=dict)
+    emit: list[NewEvent] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Job:
+    """A part of a lease that is to be run."""
+
+    events: Events
+    base: int  # the place of its first event in the lease
+    marks: Marks
+    state: LeaseState
+    held: set[str]  # keys of an ordered group that wait behind an unresolved event
+    token: int
+    report: Report = field(default_factory=Report)
+    recorded: list[tuple[int, Recorded]] = field(default_factory=list)
+
+
+class Runner:
+    """Calls the handlers of one group."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._policy = subscription.policy
+        self._by_type: dict[str, Handler | None] = {}
+        self._itemized = False  # from the first event on whose effects may be refused
+        self._loop: asyncio.Runner | None = None
+
+    def run(self, job: Job) -> Report:
+        """Run what is untouched, until the end or until the stop flag is up."""
+        handlers = self._subscription.handlers
+        if any(handler.is_async for handler in handlers):
+            if self._loop is None:
+                self._loop = asyncio.Runner()
+            self._loop.run(self._several_async(job))
+        elif self._policy.concurrency > 1:
+            self._several(job)
+        elif len(handlers) == 1 and handlers[0].types is None and not handlers[0].wants_context:
+            self._plain(job, handlers[0].function)
+        else:
+            self._one_by_one(job)
+        self._gather(job)
+        return job.report
+
+    def close(self) -> None:
+        """End the event loop, if there is one."""
+        if self._loop is not None:
+            self._loop.close()
+
+    # --- one after the other -------------------------------------------------------------------------------------
+
+    def _plain(self, job: Job, handle: Callable[[Event], Any]) -> None:
+        """The short way: one handler that wants everything and no context."""
+        stop, slots, marks, base, events = job.marks.stop, job.marks.slots, job.marks.events, job.base, job.events
+        ordered = self._subscription.ordered
+        done = Mark.DONE.value
+        for index in range(len(events)):
+            place = base + index
+            if marks[place]:
+                continue
+            if stop[0]:
+                break
+            if ordered and self._held(job, index):
+                continue
+            slots[0] = place + 1
+            try:
+                handle(Event(events, index))
+            except BaseException as error:  # whatever a handler raises is an outcome of its event
+                self._failed(job, index, error)
+            else:
+                marks[place] = done
+        slots[0] = 0
+
+    def _one_by_one(self, job: Job) -> None:
+        marks = job.marks
+        for index in range(len(job.events)):
+            if marks.events[job.base + index]:
+                continue
+            if marks.stop[0]:
+                break
+            if not self._held(job, index):
+                marks.slots[0] = job.base + index + 1
+                self._call(job, index)
+        marks.slots[0] = 0
+
+    def _call(self, job: Job, index: int) -> None:
+        event = Event(job.events, index)
+        try:
+            handler, context = self._prepare(job, event)
+            if context is None:
+                handler.function(event)
+            else:
+                handler.function(event, context)
+        except BaseException as error:  # SystemExit, too
+            self._failed(job, index, error)
+        else:
+            self._done(job, index, context)
+
+    def _prepare(self, job: Job, event: Event) -> tuple[Handler, Context | None]:
+        kind = event.event_type
+        if kind not in self._by_type:
+            self._by_type[kind] = self._subscription.handler_for(kind)
+        handler = self._by_type[kind]
+        if handler is None:
+            raise Permanent(f"no handler of the group {self._subscription.group!r} wants events of type {kind!r}")
+        if not handler.wants_context:
+            return handler, None
+        return handler, Context(event, self._subscription.group, job.token, job.state, self._subscription.keyed)
+
+    # --- several at once -----------------------------------------------------------------------------------------
+
+    def _turns(self, job: Job) -> Turns:
+        untouched = [index for index in range(len(job.events)) if not job.marks.events[job.base + index]]
+        by_key = self._subscription.ordered or self._subscription.keyed
+        return Turns(untouched, job.events.ordering_keys if by_key else None)
+
+    def _several(self, job: Job) -> None:
+        turns = self._turns(job)
+        changed = threading.Condition()
+        running = 0
+
+        def work(slot: int) -> None:
+            nonlocal running
+            while True:
+                with changed:
+                    while (index := None if job.marks.stop[0] else turns.take()) is None and running:
+                        changed.wait()
+                    if index is None:
+                        changed.notify_all()
+                        return
+                    running += 1
+                if not self._held(job, index):
+                    job.marks.slots[slot] = job.base + index + 1
+                    self._call(job, index)
+                    job.marks.slots[slot] = 0
+                with changed:
+                    running -= 1
+                    turns.done(index)
+                    changed.notify_all()
+
+        count = min(self._policy.concurrency, len(job.events))
+        threads = [threading.Thread(target=work, args=(slot,), daemon=True) for slot in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    async def _several_async(self, job: Job) -> None:
+        turns = self._turns(job)
+        free = list(range(self._policy.concurrency))
+        running: dict[asyncio.Task[None], tuple[int, int]] = {}
+        while True:
+            while free and not job.marks.stop[0] and (index := turns.take()) is not None:
+                if self._held(job, index):
+                    turns.done(index)
+                    continue
+                slot = free.pop()
+                job.marks.slots[slot] = job.base + index + 1
+                running[asyncio.create_task(self._call_async(job, index))] = (index, slot)
+            if not running:
+                return
+            finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in finished:
+                index, slot = running.pop(task)
+                job.marks.slots[slot] = 0
+                free.append(slot)
+                turns.done(index)
+
+    async def _call_async(self, job: Job, index: int) -> None:
+        event = Event(job.events, index)
+        limit = asyncio.timeout(self._policy.timeout_seconds)
+        context = None
+        try:
+            async with limit:
+                handler, context = self._prepare(job, event)
+                given = (event,) if context is None else (event, context)
+                if handler.is_async:
+                    await handler.function(*given)
+                else:
+                    await asyncio.to_thread(handler.function, *given)
+        except BaseException as error:
+            late = isinstance(error, TimeoutError) and limit.expired()
+            self._failed(job, index, TimedOut(self._policy.timeout_seconds) if late else error)
+        else:
+            self._done(job, index, context)
+
+    # --- outcomes ------------------------------------------------------------------------------------------------
+
+    def _held(self, job: Job, index: int) -> bool:
+        """Whether an event of an ordered group waits behind an unresolved one of its key."""
+        if not job.held or job.events.ordering_keys[index] not in job.held:
+            return False
+        job.marks.events[job.base + index] = Mark.HELD
+        return True
+
+    def _done(self, job: Job, index: int, context: Context | None) -> None:
+        recorded = None if context is None else context.recorded()
+        if recorded is not None:
+            if recorded.key is not None:
+                job.state.keep(recorded.key, recorded.state)
+            job.recorded.append((job.base + index, recorded))
+        job.marks.events[job.base + index] = Mark.DONE
+
+    def _failed(self, job: Job, index: int, error: BaseException) -> None:
+        place = job.base + index
+        if self._subscription.ordered and (key := job.events.ordering_keys[index]) is not None:
+            job.held.add(key)
+        if isinstance(error, Unavailable):
+            job.report.unavailable = failure_of(error)
+            job.marks.events[place] = Mark.BACK
+            job.marks.stop[0] = 1  # no use in trying the others
+            return
+        which = job.report.dead if isinstance(error, Permanent) else job.report.failed
+        which[place] = failure_of(error)
+        job.marks.events[place] = Mark.FAILED
+
+    def _gather(self, job: Job) -> None:
+        """Effects in offset order; what the settle may refuse is kept apart, event by event, as is all behind it."""
+        report = job.report
+        for place, recorded in sorted(job.recorded, key=lambda one: one[0]):
+            self._itemized = self._itemized or recorded.refusable
+            if self._itemized:
+                report.effects[place] = recorded
+                continue
+            if recorded.key is not None:
+                report.state.setdefault(recorded.key, {}).update(recorded.state)
+            report.emit.extend(event for event, _ in recorded.emit)
+
+
+class TimedOut(Exception):
+    """The handler did not answer in time."""
+
+    code = "timed_out"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"timed_out: no answer within {seconds:g} s")
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Why an event did not succeed, in words that can be stored."""
+    after = error.after_seconds if isinstance(error, RetryLater) else None
+    text = "an exception whose text cannot be made"
+    with suppress(Exception):
+        text = codec.error_text(error)
+    return Failure(codec.error_code(error), text, after)

@@ -1,0 +1,83 @@
+"""Run a local engine in the foreground: signals, a chance to show progress, and what came of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.engine.counters import total
+from penstock.engine.local import LocalEngine
+from penstock.engine.subscription import Subscription
+from penstock.log.log import Log
+
+_TICK = 0.2
+Progress = Callable[[Mapping[str, Mapping[str, int]]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did: the counters of every group, and the groups that ended paused, with the reason."""
+
+    groups: Mapping[str, Mapping[str, int]]
+    paused: Mapping[str, str]
+    seconds: float = 0.0
+
+    def line(self) -> str:
+        """All of it on one line."""
+        counts = " ".join(f"{name}={count:,}" for name, count in total(self.groups.values()).items())
+        paused = "".join(f" paused={name} ({why})" for name, why in self.paused.items())
+        return f"stopped after {self.seconds:.1f} s: groups={len(self.groups)} {counts}{paused}"
+
+
+def run_local(
+    log: Log,
+    subscriptions: Sequence[Subscription],
+    *,
+    until_drained: bool = False,
+    progress: Progress | None = None,
+    on_stop: Callable[[], None] | None = None,
+) -> Outcome:
+    """Run until stopped by a signal, or until drained. Call it in the main thread if signals are to be heard."""
+    engine = LocalEngine(log, subscriptions, until_drained=until_drained)
+
+    def stop() -> None:
+        if on_stop is not None:
+            on_stop()
+        engine.stop()
+
+    with stopping_by_signal(stop):
+        engine.start()
+        while not engine.wait(_TICK):
+            if progress is not None:
+                progress(engine.snapshot())
+    if progress is not None:
+        progress(engine.snapshot())
+    return Outcome(engine.snapshot(), dict(engine.paused), engine.seconds)
+
+
+@contextmanager
+def stopping_by_signal(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM stop gracefully; a second one exits at once, and handlers' processes go with us."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = False
+
+    def heard(number: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            os._exit(128 + number)
+        asked = True
+        stop()
+
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,39 @@
+"""How an idle worker waits: until the log grows, until something is due, and never for long."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from penstock.core.lease import Idle
+from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
+from penstock.errors import StoreBusy, StoreUnavailable
+from penstock.log.log import Log
+
+
+class Waiting:
+    """Looks at the end of the log, which is cheap, and returns when a claim is worth its while."""
+
+    def __init__(self, log: Log, stopping: threading.Event) -> None:
+        self._log = log
+        self._stopping = stopping
+        self._pause = POLL_FIRST_SECONDS
+
+    def found(self) -> None:
+        """There was work: look often again."""
+        self._pause = POLL_FIRST_SECONDS
+
+    def wait(self, idle: Idle) -> None:
+        """Return when a new claim may find something, or when told to stop."""
+        due = float("inf") if idle.seconds is None else time.monotonic() + idle.seconds
+        while not self._stopping.wait(min(self._pause, max(0.0, due - time.monotonic()))):
+            self._pause = min(1.5 * self._pause, POLL_MOST_SECONDS)
+            behind = idle.horizon < idle.end  # somebody is still appending below, or other workers hold the lanes
+            if time.monotonic() >= due or idle.paused or behind or self._grew(idle.end):
+                return
+
+    def _grew(self, end: int) -> bool:
+        try:
+            return self._log.end() > end
+        except (StoreBusy, StoreUnavailable):
+            return True  # the claim will say so

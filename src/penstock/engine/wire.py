@@ -1,0 +1,70 @@
+"""Messages between the engine and a handler's process: a small header, and the events as they are."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import struct
+from typing import Any
+
+_SIZES = struct.Struct("<QQ")
+_READ = 1 << 20
+
+
+def frame(header: Any, body: Any = b"") -> list[memoryview]:
+    """A message as pieces to be written one after the other."""
+    packed = pickle.dumps(header, protocol=5)
+    pieces = [memoryview(_SIZES.pack(len(packed), len(body))), memoryview(packed)]
+    return [*pieces, memoryview(body).cast("B")] if len(body) else pieces
+
+
+class Frames:
+    """Puts what a socket delivers together again."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[Any, bytes]]:
+        """The messages that are complete now."""
+        self._buffer += data
+        found = []
+        while (message := self._next()) is not None:
+            found.append(message)
+        return found
+
+    def _next(self) -> tuple[Any, bytes] | None:
+        if len(self._buffer) < _SIZES.size:
+            return None
+        header, body = _SIZES.unpack_from(self._buffer)
+        end = _SIZES.size + header + body
+        if len(self._buffer) < end:
+            return None
+        with memoryview(self._buffer) as view:
+            message = pickle.loads(view[_SIZES.size : _SIZES.size + header]), bytes(view[_SIZES.size + header : end])
+        del self._buffer[:end]
+        return message
+
+
+def receive(connection: socket.socket) -> tuple[Any, bytearray] | None:
+    """Wait for one message; None when the other end is gone."""
+    sizes = _exactly(connection, _SIZES.size)
+    if sizes is None:
+        return None
+    header_size, body_size = _SIZES.unpack(sizes)
+    header = _exactly(connection, header_size)
+    body = _exactly(connection, body_size)
+    if header is None or body is None:
+        return None
+    return pickle.loads(header), body
+
+
+def _exactly(connection: socket.socket, size: int) -> bytearray | None:
+    buffer = bytearray(size)
+    view = memoryview(buffer)
+    done = 0
+    while done < size:
+        count = connection.recv_into(view[done:], min(_READ, size - done))
+        if not count:
+            return None
+        done += count
+    return buffer

@@ -1,0 +1,65 @@
+"""A lease in work: its events, what became of them so far, and what they ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from penstock.core.event import NewEvent
+from penstock.core.events import Events
+from penstock.core.lease import Failure
+from penstock.engine.context import Recorded
+from penstock.engine.marks import Mark, Marks
+from penstock.engine.running import Report
+from penstock.engine.state import LeaseState, Written
+
+
+@dataclass(slots=True)
+class Work:
+    """All places are counted from the first event of the lease."""
+
+    events: Events
+    token: int
+    marks: Marks
+    ordered: bool = False
+    state: LeaseState = field(default_factory=LeaseState)
+    failed: dict[int, Failure] = field(default_factory=dict)
+    dead: dict[int, Failure] = field(default_factory=dict)
+    unavailable: Failure | None = None
+    effects: dict[int, Recorded] = field(default_factory=dict)
+    written: dict[str, Written] = field(default_factory=dict)
+    emit: list[NewEvent] = field(default_factory=list)
+    deaths: int = 0  # processes that ended under its hands
+
+    def __post_init__(self) -> None:
+        self.marks.begin(len(self.events))
+
+    def add(self, report: Report) -> None:
+        """Some more of it was run."""
+        self.failed |= report.failed
+        self.dead |= report.dead
+        self.unavailable = report.unavailable or self.unavailable
+        self.effects |= report.effects
+        for key, written in report.state.items():
+            self.written.setdefault(key, {}).update(written)
+        self.emit += report.emit
+
+    def blame(self, place: int, failure: Failure) -> None:
+        """This event took its process down."""
+        self.failed[place] = failure
+        self.marks.events[place] = Mark.FAILED
+
+    def held(self) -> frozenset[str]:
+        """Keys that wait behind an unresolved event."""
+        if not self.ordered:
+            return frozenset()
+        keys = self.events.ordering_keys
+        return frozenset(key for place in (*self.failed, *self.dead) if (key := keys[place]) is not None)
+
+    def outcomes(self) -> bytes:
+        """One mark per event, as of now."""
+        return bytes(self.marks.events[: len(self.events)])
+
+    def unfinished(self) -> Iterable[int]:
+        """Places of events that go back: not touched, held, or met by an unavailable target."""
+        return (place for place, mark in enumerate(self.outcomes()) if mark not in (Mark.DONE, Mark.FAILED))

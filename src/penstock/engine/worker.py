@@ -1,0 +1,206 @@
+"""The loop of one group: claim, handle, settle; the next lease is read while this one is worked on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from penstock.core import limits
+from penstock.core.lease import Idle, Settled
+from penstock.engine import settling
+from penstock.engine.circuit import Circuit
+from penstock.engine.counters import Counters
+from penstock.engine.inline import Inline
+from penstock.engine.isolated import Isolated
+from penstock.engine.marks import Marks
+from penstock.engine.pace import Pace
+from penstock.engine.state import LeaseState
+from penstock.engine.subscription import Subscription
+from penstock.engine.waiting import Waiting
+from penstock.engine.watch import Watch
+from penstock.engine.work import Work
+from penstock.errors import CommitUnknown, LeaseLost, StateConflict, StoreBusy, StoreUnavailable
+from penstock.log.lease import Lease
+from penstock.log.log import Log
+
+T = TypeVar("T")
+logger = logging.getLogger("penstock")
+_AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)  # errors of the database that may pass
+_RETRY_SECONDS = (0.1, 5.0)
+
+
+class Executor(Protocol):
+    """Runs the events of a lease."""
+
+    marks: Marks
+
+    def start(self) -> None:
+        """Have everything ready."""
+
+    def run(self, work: Work) -> None:
+        """Run what is untouched until the end, or until the stop flag is up."""
+
+    def stop(self) -> None:
+        """Give everything back."""
+
+
+def executor_for(subscription: Subscription) -> Executor:
+    """Where the handlers of a subscription run."""
+    return Inline(subscription) if subscription.policy.isolation == "inline" else Isolated(subscription)
+
+
+@dataclass(slots=True)
+class Worker:
+    """Works for one group until it is told to stop. `run` is called by one thread, `stop` by any."""
+
+    log: Log
+    subscription: Subscription
+    claimed_by: str
+    watch: Watch
+    counters: Counters
+    until: Callable[[], bool] = lambda: False  # asked between two leases: whether to end here
+    idle: bool = False  # nothing was found at the last look
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _executor: Executor = field(init=False)
+    _ahead: Future[Lease | Idle] | None = None
+    _circuit: Circuit = field(default_factory=Circuit)
+
+    def __post_init__(self) -> None:
+        self._executor = executor_for(self.subscription)
+
+    def stop(self) -> None:
+        """End gracefully: running handlers get their time, what was never started goes back."""
+        self._stopping.set()
+        self._executor.marks.stop[0] = 1
+
+    def run(self) -> None:
+        """Claim, handle and settle until stopped."""
+        policy = self.subscription.policy
+        pace = Pace(policy.batch_seconds, policy.batch_size)
+        waiting = Waiting(self.log, self._stopping)
+        with ThreadPoolExecutor(1, f"penstock-ahead-{self.subscription.group}") as reader:
+            try:
+                self._executor.start()
+                while not self._stopping.is_set() and not self.until():
+                    found = self._next(pace.limit)
+                    self.idle = isinstance(found, Idle)
+                    if isinstance(found, Idle):
+                        waiting.wait(found)
+                        continue
+                    waiting.found()
+                    if len(found) >= pace.limit and not self._circuit.is_open:
+                        self._ahead = reader.submit(self._claim, pace.limit)
+                    self._work(found, pace)
+            finally:
+                self._give_back_ahead()
+                self._executor.stop()
+
+    # --- claim ---------------------------------------------------------------------------------------------------
+
+    def _next(self, limit: int) -> Lease | Idle:
+        """The lease that was read ahead, or a new one."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            found = ahead.result()
+            if isinstance(found, Lease):
+                return found
+        return self._claim(1 if self._circuit.is_open else limit)
+
+    def _claim(self, limit: int) -> Lease | Idle:
+        """A lease, kept alive from its first moment on; waits while the database is away."""
+
+        def claim() -> Lease | Idle:
+            group = self.subscription
+            return self.log.try_claim(group.stream, group.group, limit=limit, claimed_by=self.claimed_by)
+
+        found = self._patiently(claim) or Idle(None)
+        if isinstance(found, Lease):
+            self.watch.keep(found, self.subscription.policy.lease_seconds)
+            self.counters.add(leases=1)
+        return found
+
+    def _give_back_ahead(self) -> None:
+        """What was read ahead and never started goes back, unblamed and due at once."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return
+        lease = ahead.result()
+        if isinstance(lease, Lease):
+            self.watch.drop(lease)
+            released = self._patiently(lease.release)
+            self.counters.add(released=released.released if released else 0)
+
+    # --- handle --------------------------------------------------------------------------------------------------
+
+    def _work(self, lease: Lease, pace: Pace) -> None:
+        policy = self.subscription.policy
+        work = Work(lease.events, lease.token, self._executor.marks, self.subscription.ordered)
+        try:
+            if self.subscription.keyed and any(key is not None for key in lease.events.ordering_keys):
+                work.state = LeaseState(self._patiently(lease.state) or {})
+            if self._stopping.is_set():
+                self._executor.marks.stop[0] = 1
+            began = time.monotonic()
+            stuck = policy.timeout_seconds if policy.isolation == "inline" else None
+            with self.watch.limit(lease, self._executor.marks, policy.batch_seconds * limits.OVERTIME, stuck):
+                self._executor.run(work)
+            seconds = time.monotonic() - began
+        except BaseException:  # the engine's own trouble, not the handlers': nobody is blamed
+            self.watch.drop(lease)
+            self._patiently(lease.release)
+            raise
+        marks = work.outcomes()
+        pace.ran(len(marks) - marks.count(0), seconds)
+        self._settle(lease, work)
+
+    # --- settle --------------------------------------------------------------------------------------------------
+
+    def _settle(self, lease: Lease, work: Work) -> None:
+        delay = 0.0
+        if work.unavailable is not None:
+            delay = self._circuit.broke()
+            why = work.unavailable.message
+            logger.warning("%s: the target is unavailable (%s); next try in %g s", self.subscription.name, why, delay)
+        elif work.outcomes().count(1):
+            self._circuit.worked()
+        self.watch.drop(lease)
+        settled = self._patiently(lambda: self._report(lease, work, delay))
+        if settled is not None:
+            self.counters.add(
+                published=settled.published, failed=settled.failed, dead=settled.dead, released=settled.released
+            )
+        self.counters.add(deaths=work.deaths)
+        if delay:
+            self._give_back_ahead()
+            self._stopping.wait(delay)
+
+    def _report(self, lease: Lease, work: Work, delay: float) -> Settled | None:
+        try:
+            return settling.settle(lease, work, delay)
+        except LeaseLost as error:
+            self.counters.add(lost=1)
+            logger.warning("%s: %s", self.subscription.name, error.message)
+        except StateConflict:  # somebody else wrote the same state: take it all back and begin again
+            return lease.release()
+        return None
+
+    def _patiently(self, do: Callable[[], T]) -> T | None:
+        """Do it again while the database is away; everything done here may be repeated. None when stopped meanwhile."""
+        pause, most = _RETRY_SECONDS
+        while True:
+            try:
+                return do()
+            except LeaseLost:
+                self.counters.add(lost=1)
+                return None
+            except _AWAY as error:
+                self.counters.add(store_errors=1)
+                logger.warning("%s: %s", self.subscription.name, error)
+                if self._stopping.wait(pause):
+                    return None
+                pause = min(2 * pause, most)

@@ -1,0 +1,16 @@
+-- name: drain.left
+-- In work, come back, a row that can still become due by itself, or an event behind a cursor. A row that is dated in the
+-- future does not count, nor one behind such a row or behind a dead letter that halts its key.
+select exists (select 1 from penstock.open_lease where group_id = %(group_id)s)
+    or exists (select 1 from penstock.returned where group_id = %(group_id)s)
+    or exists (select 1 from penstock.deliveries d
+                where d.group_id = %(group_id)s and d.state = 'PENDING' and not (d.attempts = 0 and d.available_at > %(now)s)
+                  and not (%(ordered)s and exists (
+                        select 1 from penstock.deliveries h
+                         where h.group_id = d.group_id and h.bucket = d.bucket and h.ordering_key = d.ordering_key
+                           and h."offset" < d."offset"
+                           and ((h.state = 'DEAD' and %(halts)s and h.reason is distinct from 'skipped')
+                             or (h.state = 'PENDING' and h.attempts = 0 and h.available_at > %(now)s)))))
+    or exists (select 1 from penstock.delivery v
+                where v.group_id = %(group_id)s and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
+                  and v.available_at <= %(now)s and v."offset" <= %(horizon)s) as "left";

@@ -1,0 +1,16 @@
+-- name: guard.deaths
+-- The last events that took their process down, and the oldest lease among those deaths; a resume begins anew.
+select count(*)::int as deaths, min(lease) as since from (
+  select "offset", max(lease) as lease from (
+    select "offset", lease from penstock.attempt_log
+     where group_id = %(group_id)s and outcome <> 'expired' and error_code in ('process_died', 'lease_expired')
+       and ended_at > coalesce((select max(a.at) from penstock.audit a join penstock.groups g
+                                    on g.stream = a.stream and g.group_name = a.group_name
+                                 where g.group_id = %(group_id)s and a.action = 'resume'), '-infinity')
+     order by id desc limit 10 * %(most)s) newest
+   group by "offset" order by max(lease) desc limit %(most)s) deaths;
+
+-- name: guard.success
+-- A lease since then that published something.
+select 1 from penstock.leases
+ where id >= %(since)s and group_id = %(group_id)s and outcome = 'settled' and answer[1] > 0 limit 1;

@@ -1,0 +1,16 @@
+-- name: drain.left
+-- In work, come back, a row that can still become due by itself, or an event behind a cursor. A row that is dated in the
+-- future does not count, nor one behind such a row or behind a dead letter that halts its key.
+select exists (select 1 from penstock_leases where group_id = :group_id and outcome is null)
+    or exists (select 1 from penstock_returned where group_id = :group_id)
+    or exists (select 1 from penstock_deliveries d
+                where d.group_id = :group_id and d.state = 'PENDING' and not (d.attempts = 0 and d.available_at > :now)
+                  and not (:ordered and exists (
+                        select 1 from penstock_deliveries h
+                         where h.group_id = d.group_id and h.bucket = d.bucket and h.ordering_key = d.ordering_key
+                           and h."offset" < d."offset"
+                           and ((h.state = 'DEAD' and :halts and h.reason is not 'skipped')
+                             or (h.state = 'PENDING' and h.attempts = 0 and h.available_at > :now)))))
+    or exists (select 1 from penstock_delivery v
+                where v.group_id = :group_id and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
+                  and v.available_at <= :now and v."offset" <= :horizon) as "left";

@@ -1,0 +1,16 @@
+-- name: guard.deaths
+-- The last events that took their process down, and the oldest lease among those deaths; a resume begins anew.
+select count(*) as deaths, min(lease) as since from (
+  select "offset", max(lease) as lease from (
+    select "offset", lease from penstock_attempt_log
+     where group_id = :group_id and outcome <> 'expired' and error_code in ('process_died', 'lease_expired')
+       and ended_at > coalesce((select max(a.at) from penstock_audit a join penstock_groups g
+                                    on g.stream = a.stream and g.group_name = a.group_name
+                                 where g.group_id = :group_id and a.action = 'resume'), 0)
+     order by id desc limit 10 * :most) newest
+   group by "offset" order by max(lease) desc limit :most) deaths;
+
+-- name: guard.success
+-- A lease since then that published something.
+select 1 from penstock_leases
+ where id >= :since and group_id = :group_id and outcome = 'settled' and json_extract(answer, '$[0]') > 0 limit 1;

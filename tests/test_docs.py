@@ -186,7 +186,7 @@ def test_every_public_name_is_documented() -> None:
     page = reference("python")
     assert missing({*penstock.__all__, *penstock.testing.__all__}, page) == []
     for cls in (penstock.Log, penstock.Lease, penstock.Event):
-        assert missing({name for name in vars(cls) if not name.startswith("_")}, page) == []
+        assert missing({name for name in dir(cls) if not name.startswith("_")}, page) == []
 
 
 @pytest.mark.shows("O09")

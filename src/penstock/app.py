@@ -9,9 +9,11 @@ from typing import TypeVar
 from penstock.core import limits
 from penstock.core.event import check_name
 from penstock.core.retry import Retry
+from penstock.engine.finding import being_loaded, reference_of
+from penstock.engine.members import check_processes, run_members
 from penstock.engine.running_app import Outcome, run_local
 from penstock.engine.subscription import Function, Policy, Subscription, handler_of
-from penstock.errors import EngineMissing, InvalidInput, UnknownGroup
+from penstock.errors import AppNotFound, EngineMissing, InvalidInput, UnknownGroup
 from penstock.log.log import Log
 from penstock.log.opening import open_log
 
@@ -108,14 +110,31 @@ class App:
         master: str | None = None,
         groups: Sequence[str] | None = None,
         until_drained: bool = False,
+        processes: int = 1,
     ) -> Outcome:
-        """Work until Ctrl-C or SIGTERM, or, with `until_drained`, until nothing is left to do."""
+        """Work until Ctrl-C or SIGTERM, or, with `until_drained`, until nothing is left to do.
+
+        With several `processes` each of them imports the app and works for all groups; one that dies is replaced.
+        """
+        if being_loaded():  # handlers' processes and members import the file, and would run it for ever
+            raise AppNotFound('run() was called by importing the app. Put it under `if __name__ == "__main__":`.')
         if engine not in ("spark", "local"):
             raise InvalidInput(f'engine is "spark" or "local", not {engine!r}.')
         if engine == "spark":
             raise EngineMissing("The Spark engine is not part of this version.")
         if master is not None:
             raise InvalidInput("master belongs to the Spark engine.")
+        check_processes(processes)
         subscriptions = self.chosen(groups)
+        if processes > 1:
+            self.open().close()  # what is wrong with the database is found here, and once
+            return run_members(
+                reference_of(self, subscriptions),
+                App,
+                subscriptions,
+                processes=processes,
+                url=self.url,
+                until_drained=until_drained,
+            )
         with self.open() as log:
             return run_local(log, subscriptions, until_drained=until_drained)

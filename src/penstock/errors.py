@@ -112,7 +112,7 @@ class InvalidHandler(InvalidInput):
 
 
 class PolicyConflict(InvalidInput):
-    """Handlers that share a group must agree on how it is worked on."""
+    """Handlers that share a group must agree on how it is worked on, and be all plain or all async."""
 
     code = "policy_conflict"
     hint = "Give all handlers of the group the same settings (types may differ), or use another group name."
@@ -164,7 +164,10 @@ class BindingChanged(PenstockError):
     """The declaration wants other events, or another order, than the stored group."""
 
     code = "binding_changed"
-    hint = "Change it on purpose with `penstock group bind STREAM GROUP --types …`."
+    hint = (
+        "Change what it wants on purpose with `penstock group bind STREAM GROUP --types …`; order and state by key are "
+        "for ever: use another group name."
+    )
 
 
 class LeaseLost(PenstockError):

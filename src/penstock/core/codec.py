@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
@@ -11,6 +13,7 @@ import orjson
 from penstock.core.limits import ERROR_BYTES, HEADERS_BYTES, METADATA_BYTES, PAYLOAD_BYTES
 from penstock.errors import InvalidInput, InvalidPayload, MissingField, TooLarge
 
+_CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}\Z")
 JSON: Final = "application/json"
 BINARY: Final = "application/octet-stream"
 
@@ -87,10 +90,12 @@ def error_text(error: Any) -> str:
 
 def error_code(error: Any) -> str:
     """A short stable word for an error: its own code, else its class name."""
-    code = getattr(error, "code", None)
-    if isinstance(code, str) and code:
-        return code[:128]
-    return type(error).__name__ if isinstance(error, BaseException) else "error"
+    code = None
+    with suppress(Exception):  # a property of the user's
+        code = getattr(error, "code", None)
+    if isinstance(code, str) and _CODE.match(code):
+        return code
+    return type(error).__name__[:128] if isinstance(error, BaseException) else "error"
 
 
 def digest(value: Any) -> bytes:

@@ -9,6 +9,7 @@ PAYLOAD_BYTES: Final = 1024 * 1024
 HEADERS_BYTES: Final = 8 * 1024
 METADATA_BYTES: Final = 8 * 1024
 KEY_BYTES: Final = 512
+STATE_BYTES: Final = 1024 * 1024  # one value of a key
 ERROR_BYTES: Final = 8 * 1024
 
 BATCH: Final = 50_000  # events in one lease, at most

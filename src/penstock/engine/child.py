@@ -51,7 +51,8 @@ class Begin:
 
     token: int
     state: dict[str, dict[str, Stored]]
-    held: frozenset[str]
+    held: dict[str, int]
+    itemized: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Chunk:
 
     begin: Begin | None
     base: int
+    alone: bool
     kind: str
     stream: str
     claim: Claimed | None
@@ -87,13 +89,14 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
 
 
 def _serve(connection: socket.socket, runner: Runner, marks: Marks) -> None:
-    state, held, token = LeaseState(), set[str](), 0
+    state, held, token = LeaseState(), dict[str, int](), 0
     while (message := wire.receive(connection)) is not None:
         chunk: Chunk = message[0]
         if chunk.begin is not None:
-            state, held, token = LeaseState.of_frozen(chunk.begin.state), set(chunk.begin.held), chunk.begin.token
+            state, held, token = LeaseState.of_frozen(chunk.begin.state), chunk.begin.held, chunk.begin.token
+            runner.itemized = chunk.begin.itemized
         events = Events(unpack(chunk.kind, message[1]), chunk.stream, chunk.claim)
-        _send(connection, runner.run(Job(events, chunk.base, marks, state, held, token)))
+        _send(connection, runner.run(Job(events, chunk.base, marks, state, held, token, chunk.alone)))
 
 
 def _send(connection: socket.socket, message: object) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from penstock.core.event import NewEvent
 from penstock.core.events import Event
@@ -28,6 +30,25 @@ class Recorded:
     def refusable(self) -> bool:
         """Whether the database may yet refuse a part of it: the user's SQL, or an id of the user's choice."""
         return bool(self.execute) or any(chosen for _, chosen in self.emit)
+
+
+_PLAIN = (type(None), bool, float, bytes, datetime, date, time, timedelta, Decimal, UUID)
+
+
+def _parameter(value: Any) -> Any:
+    """A value that every driver takes, as it is now; what only this process understands is refused."""
+    kind = type(value)
+    if kind in _PLAIN or (kind is int and -(2**63) <= value < 2**63):
+        return value
+    if kind is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise EffectRefused(f"A parameter is not valid text: {error}.") from error
+        return value
+    if kind in (list, tuple):
+        return [_parameter(one) for one in value]
+    raise EffectRefused(f"A parameter of type {kind.__name__} cannot be stored: {value!r:.80}. Pass a plain value.")
 
 
 class Context:
@@ -95,13 +116,13 @@ class Context:
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> None:
         """Run a statement in the settle's transaction; `?` stands for a parameter on every store."""
-        if not isinstance(sql, str) or isinstance(params, str | bytes):
+        if not isinstance(sql, str) or not isinstance(params, list | tuple):
             raise InvalidInput("execute takes a statement and a list of parameters.")
         try:
             check_user_sql(sql)
         except UserSqlError as error:
             raise EffectRefused(str(error)) from error
-        self._record().execute.append((sql, tuple(params)))
+        self._record().execute.append((sql, tuple(_parameter(one) for one in params)))
 
     def _record(self) -> Recorded:
         if self._recorded is None:

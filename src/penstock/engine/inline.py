@@ -20,7 +20,8 @@ class Inline:
 
     def run(self, work: Work) -> None:
         """Call the handlers until the end of the lease, or until the stop flag is up."""
-        work.add(self._runner.run(Job(work.events, 0, work.marks, work.state, set(work.held()), work.token)))
+        self._runner.itemized = False
+        work.add(self._runner.run(Job(work.events, 0, work.marks, work.state, work.held(), work.token)))
 
     def stop(self) -> None:
         """Give the event loop back."""

@@ -8,6 +8,7 @@ import time
 from collections import deque
 
 from penstock.core.lease import Failure
+from penstock.core.limits import SOLO_DEATHS
 from penstock.engine.child import Begin, Chunk, Hello
 from penstock.engine.loading import reference_to
 from penstock.engine.marks import Mark, Marks
@@ -71,9 +72,11 @@ class Isolated:
         assert self._process is not None
         return self._process
 
-    def forget(self) -> None:
-        """The process is gone."""
-        self._process = None
+    def end(self) -> None:
+        """The process is gone, or is to be."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
 
 
 class _Run:
@@ -85,7 +88,7 @@ class _Run:
         self._policy = isolated._subscription.policy
         self._waiting = deque(self._chunks())
         self._sent: deque[tuple[int, int]] = deque()
-        self._alone = 0  # so many chunks in front hold one suspect each
+        self._alone = 0  # up to this place, one after the other: several were in flight when a process died
         self._begun: HandlerProcess | None = None
         self._since: dict[int, tuple[int, float]] = {}  # slot -> (what is in it, since when)
         self._quiet = 0
@@ -98,12 +101,10 @@ class _Run:
             if isinstance(answer, Report):
                 self._work.add(answer)
                 self._sent.popleft()
-                self._alone = max(0, self._alone - 1)
                 self._quiet = 0
             elif isinstance(answer, Died):
                 self._died(Failure("process_died", f"process_died: {answer}"))
             elif (verdict := self._overdue() or self._overfed(process)) is not None:
-                process.kill()
                 self._died(*verdict)
 
     def _chunks(self) -> list[tuple[int, int]]:
@@ -118,10 +119,14 @@ class _Run:
         return [(first, min(first + size, count)) for first in range(0, count, size)]
 
     def _send(self, process: HandlerProcess) -> None:
-        """Keep the child's hands full; a suspect is sent alone."""
+        """Keep the child's hands full."""
         work = self._work
-        while self._waiting and len(self._sent) < (1 if self._alone else _AHEAD) and not work.marks.stop[0]:
+        while self._waiting and len(self._sent) < _AHEAD and not work.marks.stop[0]:
             first, last = self._waiting.popleft()
+            alone = first < self._alone
+            if alone and last > self._alone:
+                self._waiting.appendleft((self._alone, last))
+                last = self._alone
             begin = None
             if self._begun is not process:
                 for key, written in work.written.items():
@@ -129,10 +134,10 @@ class _Run:
                 for recorded in work.effects.values():
                     if recorded.key is not None:
                         work.state.keep(recorded.key, recorded.state)
-                begin = Begin(work.token, work.state.frozen(), work.held())
+                begin = Begin(work.token, work.state.frozen(), work.held(), bool(work.effects))
                 self._begun = process
             kind, body = work.events.pack(first, last)
-            process.send(Chunk(begin, first, kind, work.events.stream, work.events.claim), body)
+            process.send(Chunk(begin, first, alone, kind, work.events.stream, work.events.claim), body)
             self._sent.append((first, last))
 
     # --- what goes wrong -----------------------------------------------------------------------------------------
@@ -157,10 +162,10 @@ class _Run:
         )
 
     def _died(self, failure: Failure, culprit: int | None = None) -> None:
-        """Blame the event that was alone in flight; let several suspects show themselves one by one."""
+        """Blame the event that was alone in flight; where there were several, run them again one after the other."""
         work = self._work
         work.deaths += 1
-        self._isolated.forget()
+        self._isolated.end()
         self._since.clear()
         running = work.marks.running()
         for slot in range(len(work.marks.slots)):
@@ -171,9 +176,11 @@ class _Run:
         if culprit is not None:
             work.blame(culprit, failure)
             self._quiet = 0
+            if work.deaths >= SOLO_DEATHS and not work.outcomes().count(Mark.DONE):
+                work.marks.stop[0] = 1  # let the crash-loop guard see it before more of them die
         elif running:
-            self._waiting.extendleft((place, place + 1) for place in reversed(running))
-            self._alone = len(running)
+            self._alone = max(running) + 1
+            work.suspects = bool(work.marks.stop[0])  # no time left to find the culprit: smaller leases will
         else:
             self._quiet += 1
             if self._quiet >= _QUIET_DEATHS:

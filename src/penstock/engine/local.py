@@ -82,6 +82,11 @@ class LocalEngine:
         """How long it has been at work."""
         return time.monotonic() - self._began
 
+    @property
+    def idle(self) -> bool:
+        """Whether no group had anything to do at the last look."""
+        return all(worker.idle for worker in self._workers)
+
     def _run(self, worker: Worker) -> None:
         try:
             worker.run()
@@ -116,7 +121,7 @@ class LocalEngine:
 
     def _drained(self) -> bool:
         """Whether nothing is left in any group, and nobody has appended while we looked."""
-        if not all(worker.idle for worker in self._workers):
+        if not self.idle:
             return False
         try:
             before = self._log.end()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.core.limits import FIRST_LEASE
+from penstock.core.limits import FIRST_LEASE, SUSPECT_PIECES
 
 _GROWTH = 8  # a lease is at most so many times the last one: one quick lease proves little
 _WEIGHT = 0.5  # of the newest measurement
@@ -22,6 +22,11 @@ class Pace:
         self._most = batch_size
         self._rate: float | None = None
         self.limit = min(FIRST_LEASE, batch_size)
+
+    def shrink(self) -> None:
+        """Something in the last lease is dangerous: take less at once, until it stands alone."""
+        self._rate = None
+        self.limit = max(1, self.limit // SUSPECT_PIECES)
 
     def ran(self, count: int, seconds: float) -> None:
         """So many events took so long."""

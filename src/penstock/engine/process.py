@@ -104,15 +104,12 @@ class HandlerProcess:
                 if readable:
                     data = self._socket.recv(_READ)
                     if not data:
-                        return Died(self._child.wait())
+                        return self.kill()
                     self._incoming.extend(header for header, _ in self._frames.feed(data))
                 if writable:
                     self._write()
-            except (BrokenPipeError, ConnectionResetError):
-                return Died(self._child.wait())
-            except Exception:  # bytes that are no message: its memory is in ruins
-                self.kill()
-                return Died(self._child.wait())
+            except Exception:  # the other end is gone, or sends bytes that are no message: its memory is in ruins
+                return self.kill()
             if not readable and not writable and not left:
                 return None
         found: Ready | Report = self._incoming.popleft()
@@ -138,19 +135,17 @@ class HandlerProcess:
             return 0.0
         return pages * _PAGE / 2**20
 
-    def kill(self) -> None:
-        """End it, whatever it is doing."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)  # its own session: what it has started goes, too
-        with suppress(ProcessLookupError):
-            self._child.kill()
-        self._child.wait()
+    def kill(self) -> Died:
+        """End it and what it has started, whatever they are doing; one that has ended keeps its own status."""
+        if self._child.returncode is None:  # not yet reaped, so the number is still its own
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
         self._socket.close()
+        return Died(self._child.wait())
 
     def stop(self) -> None:
         """Let it end by itself, for a moment."""
         self._socket.close()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._child.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        self.kill()

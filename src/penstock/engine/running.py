@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,6 +19,7 @@ from penstock.engine.marks import Mark, Marks
 from penstock.engine.state import LeaseState, Written
 from penstock.engine.subscription import Handler, Subscription
 from penstock.engine.turns import Turns
+from penstock.errors import InvalidHandler
 from penstock.log.handling import Permanent, RetryLater, Unavailable
 
 
@@ -42,8 +44,9 @@ class Job:
     base: int  # the place of its first event in the lease
     marks: Marks
     state: LeaseState
-    held: set[str]  # keys of an ordered group that wait behind an unresolved event
+    held: dict[str, int]  # keys of an ordered group that wait, and the place behind which they do
     token: int
+    alone: bool = False  # one after the other: a process died with several in flight
     report: Report = field(default_factory=Report)
     recorded: list[tuple[int, Recorded]] = field(default_factory=list)
 
@@ -55,7 +58,9 @@ class Runner:
         self._subscription = subscription
         self._policy = subscription.policy
         self._by_type: dict[str, Handler | None] = {}
-        self._itemized = False  # from the first event on whose effects may be refused
+        self.itemized = (
+            False  # effects event by event: from the first on that the settle may refuse, until the lease ends
+        )
         self._loop: asyncio.Runner | None = None
 
     def run(self, job: Job) -> Report:
@@ -65,7 +70,7 @@ class Runner:
             if self._loop is None:
                 self._loop = asyncio.Runner()
             self._loop.run(self._several_async(job))
-        elif self._policy.concurrency > 1:
+        elif self._policy.concurrency > 1 and not job.alone:
             self._several(job)
         elif len(handlers) == 1 and handlers[0].types is None and not handlers[0].wants_context:
             self._plain(job, handlers[0].function)
@@ -96,7 +101,9 @@ class Runner:
                 continue
             slots[0] = place + 1
             try:
-                handle(Event(events, index))
+                answer = handle(Event(events, index))
+                if answer is not None:
+                    _refuse_coroutine(answer)
             except BaseException as error:  # whatever a handler raises is an outcome of its event
                 self._failed(job, index, error)
             else:
@@ -119,10 +126,9 @@ class Runner:
         event = Event(job.events, index)
         try:
             handler, context = self._prepare(job, event)
-            if context is None:
-                handler.function(event)
-            else:
-                handler.function(event, context)
+            answer = handler.function(event) if context is None else handler.function(event, context)
+            if answer is not None:
+                _refuse_coroutine(answer)
         except BaseException as error:  # SystemExit, too
             self._failed(job, index, error)
         else:
@@ -179,7 +185,7 @@ class Runner:
 
     async def _several_async(self, job: Job) -> None:
         turns = self._turns(job)
-        free = list(range(self._policy.concurrency))
+        free = list(range(1 if job.alone else self._policy.concurrency))
         running: dict[asyncio.Task[None], tuple[int, int]] = {}
         while True:
             while free and not job.marks.stop[0] and (index := turns.take()) is not None:
@@ -205,11 +211,7 @@ class Runner:
         try:
             async with limit:
                 handler, context = self._prepare(job, event)
-                given = (event,) if context is None else (event, context)
-                if handler.is_async:
-                    await handler.function(*given)
-                else:
-                    await asyncio.to_thread(handler.function, *given)
+                await (handler.function(event) if context is None else handler.function(event, context))
         except BaseException as error:
             late = isinstance(error, TimeoutError) and limit.expired()
             self._failed(job, index, TimedOut(self._policy.timeout_seconds) if late else error)
@@ -220,7 +222,10 @@ class Runner:
 
     def _held(self, job: Job, index: int) -> bool:
         """Whether an event of an ordered group waits behind an unresolved one of its key."""
-        if not job.held or job.events.ordering_keys[index] not in job.held:
+        if not job.held:
+            return False
+        key = job.events.ordering_keys[index]
+        if key is None or job.base + index <= job.held.get(key, job.base + index):
             return False
         job.marks.events[job.base + index] = Mark.HELD
         return True
@@ -236,7 +241,7 @@ class Runner:
     def _failed(self, job: Job, index: int, error: BaseException) -> None:
         place = job.base + index
         if self._subscription.ordered and (key := job.events.ordering_keys[index]) is not None:
-            job.held.add(key)
+            job.held.setdefault(key, place)
         if isinstance(error, Unavailable):
             job.report.unavailable = failure_of(error)
             job.marks.events[place] = Mark.BACK
@@ -250,13 +255,21 @@ class Runner:
         """Effects in offset order; what the settle may refuse is kept apart, event by event, as is all behind it."""
         report = job.report
         for place, recorded in sorted(job.recorded, key=lambda one: one[0]):
-            self._itemized = self._itemized or recorded.refusable
-            if self._itemized:
+            self.itemized = self.itemized or recorded.refusable
+            if self.itemized:
                 report.effects[place] = recorded
                 continue
             if recorded.key is not None:
                 report.state.setdefault(recorded.key, {}).update(recorded.state)
             report.emit.extend(event for event, _ in recorded.emit)
+
+
+def _refuse_coroutine(answer: Any) -> None:
+    """What a handler returns is ignored, unless somebody would have had to wait for it."""
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise InvalidHandler("The handler returned a coroutine that nobody awaits: declare it with `async def`.")
 
 
 class TimedOut(Exception):

@@ -4,31 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.core import codec
 from penstock.core.lease import Effects, Failure, Settled, Settlement
 from penstock.engine.context import Recorded
 from penstock.engine.state import as_written
 from penstock.engine.work import Work
-from penstock.errors import DuplicateMismatch, EffectFailed
+from penstock.errors import DuplicateMismatch, EffectFailed, StateConflict
 from penstock.log.lease import Lease
 
 
-def settle(lease: Lease, work: Work, due_after_seconds: float = 0.0) -> Settled:
-    """Report everything in one transaction. An effect that is refused fails the one event that asked for it."""
-    refused: dict[int, Failure] = {}
-    itemized = False
-    while True:
-        said = _settlement(lease, work, refused, due_after_seconds, itemized)
-        try:
-            return lease.apply(said)
-        except EffectFailed:
-            if itemized or not work.effects:
-                raise
-            itemized = True  # the store now finds the culprit, with a savepoint per event
-        except DuplicateMismatch as error:
-            culprit = _emitter(work, error, refused)
-            if culprit is None:
-                raise
-            refused[culprit] = Failure(error.code, error.message)
+class Settling:
+    """One lease's settle. It may be repeated: after an answer that was lost it says the same again."""
+
+    def __init__(self, lease: Lease, work: Work, due_after_seconds: float = 0.0) -> None:
+        self._lease = lease
+        self._work = work
+        self._due_after_seconds = due_after_seconds
+        self._refused: dict[int, Failure] = {}
+        self._itemized = False
+
+    def settle(self) -> Settled:
+        """Report everything in one transaction. An effect that is refused fails the one event that asked for it."""
+        while True:
+            said = _settlement(self._lease, self._work, self._refused, self._due_after_seconds, self._itemized)
+            try:
+                return self._lease.apply(said)
+            except EffectFailed:
+                if self._itemized or not self._work.effects:
+                    raise
+                self._itemized = True  # the store now finds the culprit, with a savepoint per event
+            except DuplicateMismatch as error:
+                culprit = _emitter(self._work, error, self._refused)
+                if culprit is None:
+                    raise
+                self._refused[culprit] = Failure(error.code, error.message)
+
+    def give_up(self, error: Exception) -> Settled:
+        """The settle itself is impossible. An event that is alone with it is to blame; several go back unblamed."""
+        if len(self._work.events) > 1 or isinstance(error, StateConflict):
+            return self._lease.release()
+        failure = Failure(codec.error_code(error), f"settle_failed: {codec.error_text(error)}")
+        upto, _ = self._lease.split(set())
+        return self._lease.apply(Settlement(failed={self._work.events.offsets[0]: failure}, upto=upto))
 
 
 def _settlement(
@@ -36,12 +53,14 @@ def _settlement(
 ) -> Settlement:
     offsets = work.events.offsets
     # What its key did behind a refused event may rest on it, and goes back with it.
-    keys = {key for place in refused if (key := work.events.ordering_keys[place]) is not None}
-    first = min(refused, default=0)
+    first: dict[str | None, int] = {}
+    for place in sorted(refused):
+        first.setdefault(work.events.ordering_keys[place], place)
+    first.pop(None, None)
     resting = {
         place
-        for place, recorded in work.effects.items()
-        if keys and place > first and place not in refused and work.events.ordering_keys[place] in keys
+        for place in (work.effects if first else ())
+        if place not in refused and place > first.get(work.events.ordering_keys[place], place)
     }
     back = {offsets[place] for place in work.unfinished()} | {offsets[place] for place in resting}
     upto, back = lease.split(back)

@@ -9,22 +9,32 @@ from typing import Any
 import orjson
 
 from penstock.core.event import check_key
-from penstock.errors import InvalidInput
+from penstock.core.limits import STATE_BYTES
+from penstock.errors import InvalidInput, TooLarge
 from penstock.stores.keyed_state import WithTtl
 
-_SCALARS = (str, int, float, bool, type(None))
 Stored = Any  # a scalar as it is, anything else as JSON bytes: what a handler holds is never what is stored
 Written = dict[str, Any]  # name -> Stored, or WithTtl around one
 
 
 def freeze(value: Any) -> Stored:
     """A value as it is kept: nobody who holds the original can change it behind our back."""
-    if isinstance(value, _SCALARS) and not (isinstance(value, float) and not math.isfinite(value)):
+    kind = type(value)
+    if kind is WithTtl:
+        raise InvalidInput("Give a value its time with ctx.state.set(name, value, ttl_seconds=…).")
+    if kind is float and not math.isfinite(value):
+        raise InvalidInput(f"A state must be JSON, and JSON has no {value}.")
+    if value is None or kind is bool or kind is float or (kind is str and len(value) < 1000 and value.isascii()):
+        return value
+    if kind is int and -(2**63) <= value < 2**63:
         return value
     try:
-        return orjson.dumps(value)
+        text = orjson.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"A state must be JSON: {error}.") from error
+    if len(text) > STATE_BYTES:
+        raise TooLarge(f"A state of {len(text):,} bytes; the limit is {STATE_BYTES:,}.")
+    return text
 
 
 def thaw(stored: Stored) -> Any:

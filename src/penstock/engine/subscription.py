@@ -84,7 +84,9 @@ def handler_of(function: Function, types: Sequence[str] | None) -> Handler:
     if keyword_only or len(needed) > 2 or not positional:
         raise InvalidHandler(f"{name}{inspect.signature(function)} must take (event) or (event, ctx).")
     wants_context = len(needed) == 2 or (len(positional) > 1 and positional[1].name == "ctx")
-    return Handler(function, check_patterns(types), wants_context, inspect.iscoroutinefunction(function))
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+    return Handler(function, check_patterns(types), wants_context, is_async)
 
 
 @dataclass(slots=True)
@@ -134,6 +136,10 @@ class Subscription:
             raise PolicyConflict(
                 f"Two handlers of {self.name} disagree about {', '.join(differing)}: "
                 f"{self.handlers[0].name} and {handler.name}."
+            )
+        if handler.is_async != self.handlers[0].is_async:
+            raise PolicyConflict(
+                f"Handlers of {self.name} are plain and async: {self.handlers[0].name} and {handler.name}."
             )
         self.handlers.append(handler)
 

@@ -30,6 +30,7 @@ class Work:
     written: dict[str, Written] = field(default_factory=dict)
     emit: list[NewEvent] = field(default_factory=list)
     deaths: int = 0  # processes that ended under its hands
+    suspects: bool = False  # one of several events took a process down, and there was no time to find out which
 
     def __post_init__(self) -> None:
         self.marks.begin(len(self.events))
@@ -49,12 +50,15 @@ class Work:
         self.failed[place] = failure
         self.marks.events[place] = Mark.FAILED
 
-    def held(self) -> frozenset[str]:
-        """Keys that wait behind an unresolved event."""
-        if not self.ordered:
-            return frozenset()
-        keys = self.events.ordering_keys
-        return frozenset(key for place in (*self.failed, *self.dead) if (key := keys[place]) is not None)
+    def held(self) -> dict[str, int]:
+        """Keys that wait behind an unresolved event, and its place; what comes before it goes on."""
+        held: dict[str, int] = {}
+        if self.ordered:
+            for place in sorted((*self.failed, *self.dead)):
+                key = self.events.ordering_keys[place]
+                if key is not None:
+                    held.setdefault(key, place)
+        return held
 
     def outcomes(self) -> bytes:
         """One mark per event, as of now."""

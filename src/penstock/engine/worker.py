@@ -8,23 +8,23 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from penstock.core import limits
 from penstock.core.lease import Idle, Settled
-from penstock.engine import settling
 from penstock.engine.circuit import Circuit
 from penstock.engine.counters import Counters
 from penstock.engine.inline import Inline
 from penstock.engine.isolated import Isolated
 from penstock.engine.marks import Marks
 from penstock.engine.pace import Pace
+from penstock.engine.settling import Settling
 from penstock.engine.state import LeaseState
 from penstock.engine.subscription import Subscription
 from penstock.engine.waiting import Waiting
 from penstock.engine.watch import Watch
 from penstock.engine.work import Work
-from penstock.errors import CommitUnknown, LeaseLost, StateConflict, StoreBusy, StoreUnavailable
+from penstock.errors import CommitUnknown, LeaseLost, StoreBusy, StoreUnavailable
 from penstock.log.lease import Lease
 from penstock.log.log import Log
 
@@ -54,6 +54,14 @@ def executor_for(subscription: Subscription) -> Executor:
     return Inline(subscription) if subscription.policy.isolation == "inline" else Isolated(subscription)
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A lease, and the state of its keys as it was when it was claimed."""
+
+    lease: Lease
+    state: LeaseState
+
+
 @dataclass(slots=True)
 class Worker:
     """Works for one group until it is told to stop. `run` is called by one thread, `stop` by any."""
@@ -67,7 +75,7 @@ class Worker:
     idle: bool = False  # nothing was found at the last look
     _stopping: threading.Event = field(default_factory=threading.Event)
     _executor: Executor = field(init=False)
-    _ahead: Future[Lease | Idle] | None = None
+    _ahead: Future[Taken | Idle] | None = None
     _circuit: Circuit = field(default_factory=Circuit)
 
     def __post_init__(self) -> None:
@@ -93,7 +101,7 @@ class Worker:
                         waiting.wait(found)
                         continue
                     waiting.found()
-                    if len(found) >= pace.limit and not self._circuit.is_open:
+                    if len(found.lease) >= pace.limit and not self._circuit.is_open:
                         self._ahead = reader.submit(self._claim, pace.limit)
                     self._work(found, pace)
             finally:
@@ -102,47 +110,58 @@ class Worker:
 
     # --- claim ---------------------------------------------------------------------------------------------------
 
-    def _next(self, limit: int) -> Lease | Idle:
+    def _next(self, limit: int) -> Taken | Idle:
         """The lease that was read ahead, or a new one."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             found = ahead.result()
-            if isinstance(found, Lease):
+            if isinstance(found, Taken):
                 return found
         return self._claim(1 if self._circuit.is_open else limit)
 
-    def _claim(self, limit: int) -> Lease | Idle:
-        """A lease, kept alive from its first moment on; waits while the database is away."""
+    def _claim(self, limit: int) -> Taken | Idle:
+        """A lease, kept alive from its first moment on, with the state of its keys; waits while the database is away.
+
+        The state is safe to read ahead: a lane has one lease at a time, so nobody else writes what was read.
+        """
 
         def claim() -> Lease | Idle:
             group = self.subscription
             return self.log.try_claim(group.stream, group.group, limit=limit, claimed_by=self.claimed_by)
 
-        found = self._patiently(claim) or Idle(None)
-        if isinstance(found, Lease):
-            self.watch.keep(found, self.subscription.policy.lease_seconds)
-            self.counters.add(leases=1)
-        return found
+        found = self._patiently(claim)
+        if not isinstance(found, Lease):
+            return found or Idle(None)
+        self.watch.keep(found, self.subscription.policy.lease_seconds)
+        self.counters.add(leases=1)
+        state: dict[str, dict[str, Any]] | None = {}
+        if self.subscription.keyed and any(key is not None for key in found.events.ordering_keys):
+            state = self._patiently(found.state)
+        if state is None:  # the lease is gone, or we are stopping and the database is away
+            self._give_back(found)
+            return Idle(None)
+        return Taken(found, LeaseState(state))
 
     def _give_back_ahead(self) -> None:
         """What was read ahead and never started goes back, unblamed and due at once."""
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             return
-        lease = ahead.result()
-        if isinstance(lease, Lease):
-            self.watch.drop(lease)
-            released = self._patiently(lease.release)
-            self.counters.add(released=released.released if released else 0)
+        found = ahead.result()
+        if isinstance(found, Taken):
+            self._give_back(found.lease)
+
+    def _give_back(self, lease: Lease) -> None:
+        self.watch.drop(lease)
+        released = self._patiently(lease.release)
+        self.counters.add(released=released.released if released else 0)
 
     # --- handle --------------------------------------------------------------------------------------------------
 
-    def _work(self, lease: Lease, pace: Pace) -> None:
-        policy = self.subscription.policy
-        work = Work(lease.events, lease.token, self._executor.marks, self.subscription.ordered)
+    def _work(self, taken: Taken, pace: Pace) -> None:
+        policy, lease = self.subscription.policy, taken.lease
+        work = Work(lease.events, lease.token, self._executor.marks, self.subscription.ordered, taken.state)
         try:
-            if self.subscription.keyed and any(key is not None for key in lease.events.ordering_keys):
-                work.state = LeaseState(self._patiently(lease.state) or {})
             if self._stopping.is_set():
                 self._executor.marks.stop[0] = 1
             began = time.monotonic()
@@ -151,16 +170,17 @@ class Worker:
                 self._executor.run(work)
             seconds = time.monotonic() - began
         except BaseException:  # the engine's own trouble, not the handlers': nobody is blamed
-            self.watch.drop(lease)
-            self._patiently(lease.release)
+            self._give_back(lease)
             raise
         marks = work.outcomes()
         pace.ran(len(marks) - marks.count(0), seconds)
-        self._settle(lease, work)
+        if work.suspects:
+            pace.shrink()
+        self._settle(lease, work, pace)
 
     # --- settle --------------------------------------------------------------------------------------------------
 
-    def _settle(self, lease: Lease, work: Work) -> None:
+    def _settle(self, lease: Lease, work: Work, pace: Pace) -> None:
         delay = 0.0
         if work.unavailable is not None:
             delay = self._circuit.broke()
@@ -169,25 +189,28 @@ class Worker:
         elif work.outcomes().count(1):
             self._circuit.worked()
         self.watch.drop(lease)
-        settled = self._patiently(lambda: self._report(lease, work, delay))
+        settling = Settling(lease, work, delay)
+        settled = self._patiently(lambda: self._report(settling, pace))
         if settled is not None:
             self.counters.add(
                 published=settled.published, failed=settled.failed, dead=settled.dead, released=settled.released
             )
         self.counters.add(deaths=work.deaths)
+        if delay or work.deaths:
+            self._give_back_ahead()  # the group may be paused by now: look again before going on
         if delay:
-            self._give_back_ahead()
             self._stopping.wait(delay)
 
-    def _report(self, lease: Lease, work: Work, delay: float) -> Settled | None:
+    def _report(self, settling: Settling, pace: Pace) -> Settled:
+        """Settle; where that is impossible, find the event that makes it so in smaller and smaller leases."""
         try:
-            return settling.settle(lease, work, delay)
-        except LeaseLost as error:
-            self.counters.add(lost=1)
-            logger.warning("%s: %s", self.subscription.name, error.message)
-        except StateConflict:  # somebody else wrote the same state: take it all back and begin again
-            return lease.release()
-        return None
+            return settling.settle()
+        except (LeaseLost, *_AWAY):
+            raise
+        except Exception as error:
+            logger.warning("%s: the settle failed: %s: %s", self.subscription.name, type(error).__name__, error)
+            pace.shrink()
+            return settling.give_up(error)
 
     def _patiently(self, do: Callable[[], T]) -> T | None:
         """Do it again while the database is away; everything done here may be repeated. None when stopped meanwhile."""
@@ -195,8 +218,9 @@ class Worker:
         while True:
             try:
                 return do()
-            except LeaseLost:
+            except LeaseLost as error:
                 self.counters.add(lost=1)
+                logger.warning("%s: %s", self.subscription.name, error.message)
                 return None
             except _AWAY as error:
                 self.counters.add(store_errors=1)

@@ -30,6 +30,7 @@ class UserSqlError(Exception):
 
 
 _FIRST_WORD = re.compile(r"(?:[\s;(]|--[^\n]*|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
+_OR_ROLLBACK = re.compile(r"\bor\s+rollback\b", re.IGNORECASE)
 _OURS = frozenset(
     [
         "begin",
@@ -53,6 +54,8 @@ _OURS = frozenset(
 
 def check_user_sql(sql: str) -> None:
     """The settle's transaction is the settle's: a statement that would begin, end or change one is refused."""
+    if _OR_ROLLBACK.search(sql):
+        raise UserSqlError(None, f"OR ROLLBACK would end the settle's own transaction: {sql[:120]}")
     word = _FIRST_WORD.match(sql)
     if word is not None and word[1].lower() in _OURS:
         raise UserSqlError(None, f"{word[1].upper()} would change the settle's own transaction: {sql[:120]}")
@@ -88,6 +91,9 @@ class Transaction(Protocol):
 
     def user_sql(self, sql: str, params: Sequence[Any]) -> None:
         """Run a statement of the user's; raises `UserSqlError` if it fails or returns rows."""
+
+    def check_user_sql_so_far(self) -> None:
+        """Let constraints speak that would wait for the commit; raises `UserSqlError`."""
 
     def neutral(self, block: str, params: Mapping[str, Any]) -> Sequence[Any] | None:
         """Run a block in neutral form (`:name`), as the outbox does on foreign connections; its first row."""

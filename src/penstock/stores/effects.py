@@ -56,6 +56,8 @@ class Applied:
             for sql, params in effects.execute:
                 self.tx.user_sql(sql, params)
             self.emitted.extend(self.emit(event) for event in effects.emit)
+        if any(effects.execute for _, effects in events):
+            self.tx.check_user_sql_so_far()
 
     def _one_by_one(self, events: Sequence[tuple[int, Effects]], versions: dict[tuple[str, str], int]) -> None:
         """A savepoint each. What a key did behind its culprit may rest on it, and is given back."""
@@ -82,6 +84,8 @@ class Applied:
             versions.update(keyed_state.write(self.tx, self.group.group_id, effects.state, versions, self.now))
         for sql, params in effects.execute:
             self.tx.user_sql(sql, params)
+        if effects.execute:
+            self.tx.check_user_sql_so_far()
         self.emitted.extend(self.emit(event) for event in effects.emit)
 
 

@@ -214,7 +214,7 @@ def declare(
         return create(tx, stream, group_name, start, wanted)
     stored = settings(known)
     fixed = ("ordering", "keyed", "types", "headers")
-    differing = [name for name in fixed if (getattr(stored, name) or None) != (getattr(wanted, name) or None)]
+    differing = [name for name in fixed if _comparable(getattr(stored, name)) != _comparable(getattr(wanted, name))]
     if differing:
         raise BindingChanged(
             f"The group {group_name!r} on {stream!r} is stored with another {', '.join(differing)} than declared: "
@@ -225,6 +225,11 @@ def declare(
     if policy != (stored.retry, stored.lease_seconds, stored.on_dead):
         set_policy(tx, stream, group_name, *policy, by)
     return get(tx, stream, group_name)
+
+
+def _comparable(setting: Any) -> Any:
+    """Types in any order are the same types, and nothing is nothing."""
+    return sorted(setting) if isinstance(setting, tuple) else (setting or None)
 
 
 def add_binding(

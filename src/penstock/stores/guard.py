@@ -9,12 +9,14 @@ from penstock.stores import groups
 from penstock.stores.base import Transaction
 from penstock.stores.groups import Group
 
-DEATHS = frozenset({"process_died", "lease_expired"})  # error codes of events that took their process down
+DEATHS = frozenset(
+    {"process_died", "out_of_memory", "lease_expired"}
+)  # error codes of events that took their process down
 
 
 def watch(tx: Transaction, group: Group, codes: Iterable[str | None], by: str) -> None:
     """Pause the group if the last deaths, of different events, had no success between them (or after a resume)."""
-    if DEATHS.isdisjoint(codes):
+    if group.paused or DEATHS.isdisjoint(codes):
         return
     row = tx.one("guard.deaths", group_id=group.group_id, most=SOLO_DEATHS)
     assert row is not None

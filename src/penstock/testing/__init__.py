@@ -1,7 +1,23 @@
-"""What you need to test code that uses Penstock: a virtual clock, crash points, history checkers."""
+"""What you need to test code that uses Penstock: handlers called inline, a harness for apps, a virtual clock, crash
+points, history checkers."""
 
 from penstock.testing.clock import VirtualClock
 from penstock.testing.crash import CrashPoint, StatementCounter
+from penstock.testing.draining import Drained
+from penstock.testing.emitted import Emitted
+from penstock.testing.handlers import Handled, run_handler
+from penstock.testing.harness import Harness
 from penstock.testing.history import History, Violation
 
-__all__ = ["CrashPoint", "History", "StatementCounter", "Violation", "VirtualClock"]
+__all__ = [
+    "CrashPoint",
+    "Drained",
+    "Emitted",
+    "Handled",
+    "Harness",
+    "History",
+    "StatementCounter",
+    "Violation",
+    "VirtualClock",
+    "run_handler",
+]

@@ -37,6 +37,7 @@ from penstock.errors import (
 from penstock.stores import blocks
 from penstock.stores.base import Conflict, Row, StatementHook, UserSqlError, check_user_sql
 from penstock.stores.clock import Clock
+from penstock.stores.postgres import arrow
 
 try:
     import psycopg
@@ -121,22 +122,19 @@ class PostgresTransaction:
         if hook is not None:
             hook("before", "user_sql")
         check_user_sql(sql)
-        try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(placeholders(sql), tuple(params), prepare=False)
-                returns_rows = cursor.description is not None
-        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
-            raise
-        except psycopg.OperationalError as error:
-            if error.sqlstate is None:
-                raise
-            raise UserSqlError(error, str(error)) from error
-        except psycopg.Error as error:
-            raise UserSqlError(error, str(error)) from error
+        with _users_fault(), self._connection.cursor() as cursor:
+            # Binary results: the protocol then takes one statement only, and `insert …; commit` is refused.
+            cursor.execute(placeholders(sql), tuple(params), prepare=False, binary=True)
+            returns_rows = cursor.description is not None
         if returns_rows:
             raise UserSqlError(None, f"the statement returns rows, and nobody would read them: {sql[:120]}")
         if hook is not None:
             hook("after", "user_sql")
+
+    def check_user_sql_so_far(self) -> None:
+        with _users_fault():
+            self._connection.execute("set constraints all immediate")
+        self._connection.execute("set constraints all deferred")  # for the statements of the next event
 
     def neutral(self, block: str, params: Mapping[str, Any]) -> Sequence[Any] | None:
         hook = self._store.hook
@@ -153,6 +151,21 @@ class PostgresTransaction:
     def savepoint(self) -> Iterator[None]:
         with self._connection.transaction():
             yield
+
+
+@contextmanager
+def _users_fault() -> Iterator[None]:
+    """Whatever goes wrong inside is the user's statement, unless the database asks to try again or is gone."""
+    try:
+        yield
+    except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+        raise
+    except psycopg.Error as error:
+        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+            raise
+        raise UserSqlError(error, str(error)) from error
+    except (UnicodeError, OverflowError) as error:
+        raise UserSqlError(error, str(error)) from error
 
 
 def unfold(bound: int, last: int) -> int:
@@ -206,6 +219,7 @@ class PostgresStore:
             configure=_prepare,
         )
         self._opened = False
+        self._arrow = arrow.ArrowReader(self._libpq_url, self.safe_url)
 
     # --- connections ---------------------------------------------------------------------------------------------
 
@@ -288,12 +302,14 @@ class PostgresStore:
     def read_lease(self, lease: LeaseRow) -> Columns:
         if lease.offsets is not None:
             return self._read("read.rows", group_id=lease.group_id, offsets=list(lease.offsets))
+        many = lease.members >= arrow.FROM_EVENTS
         if lease.found is not None:
-            return self._read("read.found", found=lease.found)
+            return self._read("read.found", many=many, found=lease.found)
         first, last = slice_of(lease.lane, lease.lanes)
         block = "read.range" if lease.lanes == 1 else "read.lane"
         return self._read(
             block if lease.whole else "read.members",
+            many=many,
             stream=lease.stream,
             low=lease.low,
             high=lease.high,
@@ -304,12 +320,16 @@ class PostgresStore:
             members=lease.members,
         )
 
-    def _read(self, block: str, **params: Any) -> Columns:
+    def _read(self, block: str, *, many: bool = False, **params: Any) -> Columns:
         if self.hook is not None:
             self.hook("before", block)
-        with self.connection() as connection, self._named_errors(), connection.cursor(binary=True) as cursor:
-            cursor.execute(self.blocks[block], params, prepare=False)
-            found = RowColumns(cursor.fetchall())
+        found: Columns
+        if many and arrow.available():
+            found = self._arrow.read(arrow.literal(self.blocks[block], params))
+        else:
+            with self.connection() as connection, self._named_errors(), connection.cursor(binary=True) as cursor:
+                cursor.execute(self.blocks[block], params, prepare=False)
+                found = RowColumns(cursor.fetchall())
         if self.hook is not None:
             self.hook("after", block)
         return found
@@ -332,6 +352,7 @@ class PostgresStore:
         if self._pool is not None and self._opened:
             self._pool.close()
         self._pool = None
+        self._arrow.close()
 
 
 def _prepare(connection: psycopg.Connection[Any]) -> None:

@@ -129,6 +129,9 @@ class SqliteTransaction:
         if hook is not None:
             hook("after", "user_sql")
 
+    def check_user_sql_so_far(self) -> None:
+        """Nothing to do: Penstock's own connections check no foreign keys, and nothing else waits for the commit."""
+
     def neutral(self, block: str, params: Mapping[str, Any]) -> Sequence[Any] | None:
         hook = self._store.hook
         if hook is not None:

@@ -1,0 +1,174 @@
+"""What the engine costs around a handler, and what each of its promises costs on top."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from itertools import count
+from typing import Any
+
+import orjson
+import psycopg
+
+import penstock
+from benchmarks import handlers
+from benchmarks.claiming import fill
+from benchmarks.measuring import Figure, seconds
+from penstock.engine.declaring import declare
+from penstock.engine.local import LocalEngine
+from penstock.engine.subscription import Policy, Subscription, handler_of
+from tests.support.postgres_server import PostgresServer
+
+EVENTS = {"orders": 300_000, "few": 40_000, "waits": 10_000}
+RETRY = penstock.Retry(max_attempts=2, base_seconds=0)
+LEASE = 50_000
+_numbers = count()
+
+
+def run(server: PostgresServer) -> list[Figure]:
+    url = server.create_database()
+    with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as connection:
+        for stream, count in EVENTS.items():
+            fill(log, stream, count)
+        connection.execute("vacuum analyze")
+        work = Bench(url, log, connection)
+        return [*work.cost_of_the_loop(), *work.two_processes(), *work.failures(), work.waiting()]
+
+
+class Bench:
+    """One log, a new group for every run."""
+
+    def __init__(self, url: str, log: penstock.Log, connection: psycopg.Connection[Any]) -> None:
+        self.url = url
+        self.log = log
+        self.connection = connection
+
+    def drain(self, handler: str, stream: str = "orders", engines: int = 1, **policy: Any) -> float:
+        """Events a second from the first claim to the last settle; all processes are warm before it begins."""
+        group = f"g{next(_numbers)}"
+        subscription = subscribed(handler, stream, group, **policy)
+        declare(self.log, subscription, "bench")
+        self.log.pause(stream, group)
+        members = [Member(self.url, handler, stream, group, policy) for _ in range(engines - 1)]
+        engine = LocalEngine(self.log, [subscription])
+        engine.start()
+        for member in members:
+            member.wait_ready()
+        while not engine.idle:
+            time.sleep(0.01)
+        self.log.resume(stream, group)
+        while not self._finished(group, EVENTS[stream]):
+            time.sleep(0.02)
+        engine.stop()
+        engine.wait()
+        for member in members:
+            member.stop()
+        row = self.connection.execute(
+            "select extract(epoch from max(l.ended_at) - min(l.claimed_at))::float8 from penstock.leases l "
+            "join penstock.groups g using (group_id) where g.group_name = %s and l.members > 0",
+            (group,),
+        ).fetchone()
+        assert row is not None
+        return EVENTS[stream] / float(row[0])
+
+    def _finished(self, group: str, events: int) -> bool:
+        row = self.connection.execute(
+            "select coalesce(sum(answer[1]), 0) + (select count(*) from penstock.deliveries d "
+            "where d.group_name = %s and d.state = 'DEAD') from penstock.leases join penstock.groups using (group_id) "
+            "where group_name = %s and outcome = 'settled'",
+            (group, group),
+        ).fetchone()
+        assert row is not None
+        return int(row[0]) >= events
+
+    def best(self, *runs: dict[str, Any], times: int = 3) -> list[float]:
+        """The best rate of each, taken by turns."""
+        rates: list[list[float]] = [[] for _ in runs]
+        for _ in range(times):
+            for rate, options in zip(rates, runs, strict=True):
+                rate.append(self.bare() if options.get("bare") else self.drain(**options))
+        return [max(rate) for rate in rates]
+
+    def bare(self) -> float:
+        """The same Arrow read, and a loop over it: no lease, no outcome, no second process."""
+        from adbc_driver_postgresql import dbapi
+
+        select = (
+            'select "offset", uuid_send(event_id), event_type, payload, content_type, headers::text, metadata::text, '
+            "partition_key, ordering_key, timestamptz_send(available_at), timestamptz_send(created_at) "
+            'from penstock.events where stream = \'orders\' and "offset" > {} and "offset" <= {} order by "offset"'
+        )
+
+        def loop() -> None:
+            done = 0
+            with dbapi.connect(self.url) as connection:
+                for after in range(0, EVENTS["orders"], LEASE):
+                    with connection.cursor() as cursor:
+                        cursor.execute(select.format(after, after + LEASE))
+                        for payload in cursor.fetch_arrow_table().column(3).to_pylist():
+                            orjson.loads(payload)
+                            done += 1
+            assert done == EVENTS["orders"]
+
+        return EVENTS["orders"] / seconds(loop)
+
+    def cost_of_the_loop(self) -> list[Figure]:
+        bare, inline, isolated, keyed = self.best(
+            {"bare": True},
+            {"handler": "parse", "isolation": "inline"},
+            {"handler": "parse"},
+            {"handler": "parse_and_count", "isolation": "inline"},
+        )
+        return [
+            ratio("inline JSON-parsing handler vs a bare loop over the same Arrow read", inline, bare, 0.85),
+            ratio("isolated (default) vs inline", isolated, inline, 0.75),
+            ratio("handler with keyed state, 1,000 keys, vs inline without", keyed, inline, 0.5),
+        ]
+
+    def two_processes(self) -> list[Figure]:
+        spin = {"handler": "spin", "stream": "few"}
+        one, two = self.best(spin, {**spin, "engines": 2})
+        json_one, json_two = self.best({"handler": "parse"}, {"handler": "parse", "engines": 2})
+        return [
+            ratio("two processes vs one, handler of 100 µs of CPU", two, one, 1.6),
+            ratio("two processes vs one, JSON-parsing handler", json_two, json_one, None),
+        ]
+
+    def failures(self) -> list[Figure]:
+        none, some = self.best({"handler": "one_percent_never"}, {"handler": "one_percent"})
+        keys = {"ordering": "key"}
+        ordered, failing = self.best({"handler": "parse", **keys}, {"handler": "one_per_mille", **keys}, times=1)
+        return [
+            ratio("1 % failing on every attempt, until all are DEAD or PUBLISHED, vs none", some, none, 0.8),
+            ratio("ordered group, 1,000 keys, 0.1 % failing vs none", failing, ordered, None),
+        ]
+
+    def waiting(self) -> Figure:
+        rate = max(self.drain("wait_50_ms", "waits", concurrency=32) for _ in range(2))
+        return ratio("handler of 50 ms with concurrency=32 vs the ideal 640/s", rate, 640, 0.9)
+
+
+class Member:
+    """Another engine process on the same group."""
+
+    def __init__(self, url: str, handler: str, stream: str, group: str, policy: dict[str, Any]) -> None:
+        what = orjson.dumps([url, handler, stream, group, policy]).decode()
+        command = [sys.executable, "-m", "benchmarks.member", what]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def wait_ready(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == b"ready\n"
+
+    def stop(self) -> None:
+        self._process.communicate()
+
+
+def subscribed(handler: str, stream: str, group: str, **policy: Any) -> Subscription:
+    """A subscription of one of the handlers that are measured."""
+    return Subscription(stream, group, Policy(retry=RETRY, **policy), [handler_of(getattr(handlers, handler), None)])
+
+
+def ratio(what: str, ours: float, other: float, target: float | None) -> Figure:
+    return Figure(what, ours / other, target, detail=f"{ours:,.0f} events/s against {other:,.0f}")

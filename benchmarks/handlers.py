@@ -1,0 +1,45 @@
+"""The handlers that are measured; at the top of a module, so that their own processes find them."""
+
+from __future__ import annotations
+
+import time
+
+from penstock import Context, Event
+
+
+def parse(event: Event) -> None:
+    event.json()
+
+
+def parse_and_count(event: Event, ctx: Context) -> None:
+    event.json()
+    ctx.state["seen"] = ctx.state.get("seen", 0) + 1
+
+
+def spin(event: Event) -> None:
+    """About 100 µs of CPU."""
+    end = time.thread_time_ns() + 100_000
+    while time.thread_time_ns() < end:
+        pass
+
+
+def one_percent_never(event: Event) -> None:
+    """As `one_percent`, but for the raising."""
+    if event.json()["id"] % 100 == 100:
+        raise ValueError("never")
+
+
+def one_percent(event: Event) -> None:
+    if event.json()["id"] % 100 == 7:
+        raise ValueError("one in a hundred")
+
+
+def one_per_mille(event: Event) -> None:
+    if event.json()["id"] % 1000 == 7:
+        raise ValueError("one in a thousand")
+
+
+async def wait_50_ms(event: Event) -> None:
+    import asyncio
+
+    await asyncio.sleep(0.05)

@@ -1,0 +1,136 @@
+"""`penstock run`: claim, handle and settle for the groups of an app, in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from penstock.app import App
+from penstock.cli import output
+from penstock.cli.command import OPERATE, command, root
+from penstock.cli.failures import FAILED, Usage
+from penstock.cli.run_display import Display
+from penstock.cli.session import Session
+from penstock.engine.loading import load_object
+from penstock.engine.members import PROCESSES, MembersOutcome, run_members
+from penstock.engine.running_app import Outcome, run_local
+from penstock.errors import EngineMissing, InvalidInput
+from penstock.log.opening import open_log
+
+logger = logging.getLogger("penstock")
+
+
+@command(root, "run", panel=OPERATE, example="penstock run app.py --engine local --until-drained")
+def run(
+    session: Session,
+    *,
+    app: Annotated[str, typer.Argument(metavar="APP", help="file.py, file.py:name or module:name.")],
+    groups: Annotated[
+        list[str] | None, typer.Option("--group", help="Only this group; repeat it for more.", show_default=False)
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", metavar="spark|local", help="Who runs the handlers.")] = "spark",
+    master: Annotated[str | None, typer.Option("--master", help="The Spark master.")] = None,
+    until_drained: Annotated[
+        bool, typer.Option("--until-drained", help="End when nothing is left to do.", show_default=False)
+    ] = False,
+    processes: Annotated[
+        int, typer.Option("--processes", min=1, max=PROCESSES, help="Work in so many processes (local engine).")
+    ] = 1,
+) -> None:
+    """Run the handlers of an app until Ctrl-C or SIGTERM; a second one exits at once."""
+    _check_engine(engine, master)
+    with _own_output(session), _warnings():
+        outcome = _run_locally(session, app, groups, until_drained, processes)
+    if session.as_json:
+        output.write_json(_document(outcome))
+    else:
+        output.console().print(Text(output.plain(outcome.line())), soft_wrap=True)
+    if until_drained and outcome.paused:
+        raise typer.Exit(FAILED)
+
+
+def _check_engine(engine: str, master: str | None) -> None:
+    if engine not in ("spark", "local"):
+        raise Usage(f"--engine is spark or local, not {engine!r}.")
+    if engine == "spark":
+        raise EngineMissing("The Spark engine is not part of this version.")
+    if master is not None:
+        raise InvalidInput("--master belongs to the Spark engine.")
+
+
+def _run_locally(
+    session: Session, reference: str, groups: Sequence[str] | None, until_drained: bool, processes: int
+) -> Outcome:
+    app: App = load_object(reference, App)
+    subscriptions = app.chosen(groups)
+    url = session.named_url or app.url  # and $PENSTOCK_URL where neither says anything, as everywhere
+    with open_log(url) as log, Display(session.progress_wanted(), log, subscriptions) as display:
+        watched: dict[str, Any] = {"progress": display.update, "on_stop": display.stopping}
+        if processes == 1:
+            return run_local(log, subscriptions, until_drained=until_drained, **watched)
+        return run_members(
+            _from_anywhere(reference),
+            App,
+            subscriptions,
+            processes=processes,
+            url=url,
+            until_drained=until_drained,
+            **watched,
+        )
+
+
+def _from_anywhere(reference: str) -> str:
+    """A file by its full path: an app may change the directory when it is imported."""
+    place, colon, name = reference.partition(":")
+    return f"{Path(place).resolve()}{colon}{name}" if place.endswith(".py") else reference
+
+
+def _document(outcome: Outcome) -> dict[str, Any]:
+    document = {"seconds": round(outcome.seconds, 3), "groups": outcome.groups, "paused": outcome.paused}
+    if isinstance(outcome, MembersOutcome):
+        document["member_deaths"] = outcome.member_deaths
+    return document
+
+
+@contextlib.contextmanager
+def _own_output(session: Session) -> Iterator[None]:
+    """With --json, standard output is the document's: what handlers print, in whatever process, goes to stderr."""
+    if not session.as_json:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+class _PlainLines(logging.Handler):
+    """One line on standard error for each record, above whatever is shown there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(output.plain(record.getMessage()), file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _warnings() -> Iterator[None]:
+    handler = _PlainLines(logging.WARNING)
+    # An app that configures logging has said where its warnings go.
+    handler.addFilter(lambda record: logger.handlers == [handler] and not logging.getLogger().handlers)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

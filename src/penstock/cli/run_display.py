@@ -1,0 +1,152 @@
+"""What `penstock run` shows on a terminal while it runs: what became of events, how fast, and how many are left."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from types import TracebackType
+
+from rich import box
+from rich.console import Group as Stacked
+from rich.console import RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli import output
+from penstock.core.delivery import State
+from penstock.engine.subscription import Subscription
+from penstock.log.log import Log
+
+STOPPING = "stopping: running handlers get their time; a second signal exits at once"
+_STATS_SECONDS = 1.0
+_RATE_SECONDS = 5.0  # the rate is that of the last so many
+_BAR_WIDTH = (5, 24)
+_END_SECONDS = 2.0
+
+
+class Display:
+    """A live summary on standard error, if somebody watches; the line about a stop in any case."""
+
+    def __init__(self, watched: bool, log: Log, subscriptions: Sequence[Subscription]) -> None:
+        self._names = [one.name for one in subscriptions]
+        self._console = output.error_console()
+        self._saying: threading.Thread | None = None
+        self._backlog = _Backlog(log)
+        self._groups: Mapping[str, Mapping[str, int]] = {}
+        self._past: dict[str, deque[tuple[float, int]]] = {name: deque() for name in self._names}
+        self._began = time.monotonic()
+        self._live: Live | None = None
+        if watched:
+            self._live = Live(console=self._console, get_renderable=self.render, redirect_stdout=False)
+
+    def __enter__(self) -> Display:
+        if self._live is not None:
+            self._backlog.start()
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._saying is not None:
+            self._saying.join()
+        if self._live is not None:
+            self._backlog.stop()
+            self._live.stop()
+
+    def update(self, groups: Mapping[str, Mapping[str, int]]) -> None:
+        """What was done so far."""
+        now = time.monotonic()
+        self._groups = groups
+        for name, past in self._past.items():
+            past.append((now, groups[name]["published"]))
+            while now - past[0][0] > _RATE_SECONDS:
+                past.popleft()
+
+    def stopping(self) -> None:
+        """Called by a signal handler, which must not write to a stream that it may have interrupted: a thread does."""
+        self._saying = threading.Thread(target=self._say_stopping, name="penstock-stopping")
+        self._saying.start()
+
+    def _say_stopping(self) -> None:
+        if self._live is not None:
+            self._live.stop()  # the second signal would leave the terminal without its cursor
+        self._console.print(STOPPING, soft_wrap=True)
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    def render(self) -> RenderableType:
+        """The summary as of now."""
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("group", no_wrap=True, overflow="ellipsis")
+        table.add_column("", min_width=_BAR_WIDTH[0], max_width=_BAR_WIDTH[1])
+        for name in ("published", "failed", "dead", "released", "rate", "pending"):
+            table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
+        for name in self._names:
+            table.add_row(*self._row(name))
+        return Stacked(table, Text(str(timedelta(seconds=int(time.monotonic() - self._began))), style="dim"))
+
+    def _row(self, name: str) -> Sequence[RenderableType]:
+        counts = self._groups.get(name, {})
+        published, dead = counts.get("published", 0), counts.get("dead", 0)
+        done, pending = published + dead, self._backlog.of(name)
+        return (
+            output.cell(name),
+            ProgressBar(
+                None if pending is None else max(1, done + pending),
+                done,
+                complete_style="cyan",
+                finished_style="green",
+            ),
+            Text(f"{published:,}", style=output.state_text(State.PUBLISHED).style),
+            f"{counts.get('failed', 0):,}",
+            Text(f"{dead:,}", style=output.state_text(State.DEAD).style if dead else "dim"),
+            f"{counts.get('released', 0):,}",
+            f"{self._rate(name):,.0f}/s",
+            output.NONE if pending is None else f"{pending:,}",
+        )
+
+    def _rate(self, name: str) -> float:
+        past = [*self._past[name]]
+        if len(past) < 2:
+            return 0.0
+        (first, before), (last, now) = past[0], past[-1]
+        return (now - before) / max(last - first, 1e-6)
+
+
+class _Backlog:
+    """How many deliveries are not finished, asked by a thread of its own: a database that is slow holds up nobody."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._unfinished: dict[str, int] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-stats", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join(_END_SECONDS)
+
+    def of(self, name: str) -> int | None:
+        """As of the last answer; None before the first."""
+        return self._unfinished.get(name)
+
+    def _run(self) -> None:
+        self._look()
+        while not self._ended.wait(_STATS_SECONDS):
+            self._look()
+        self._look()  # the picture that stays is not one of a second ago
+
+    def _look(self) -> None:
+        with suppress(Exception):  # the workers say so; what was known last is shown on
+            found = self._log.stats().groups
+            self._unfinished = {f"{one.stream}/{one.group}": one.pending + one.claimed for one in found}

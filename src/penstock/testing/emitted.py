@@ -1,0 +1,79 @@
+"""An event that a handler emitted, in the form in which a test compares it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from penstock.core import codec
+from penstock.core.event import NewEvent
+from penstock.core.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """An emitted event, its payload decoded; equal to another one whatever their ids.
+
+    >>> Emitted("alerts", {"order": 7}, type="alert.raised", event_id=uuid.uuid4()) == Emitted(
+    ...     "alerts", {"order": 7}, type="alert.raised"
+    ... )
+    True
+    """
+
+    stream: str
+    payload: Any  # bytes where the content type is not JSON
+    type: str
+    ordering_key: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    partition_key: str | None = None
+    available_at: datetime | None = None
+    content_type: str = codec.JSON
+    event_id: uuid.UUID | None = field(default=None, compare=False)
+
+
+def of_new(new: NewEvent) -> Emitted:
+    """One that waits for its settle."""
+    return Emitted(
+        new.stream,
+        _decoded(new.payload, new.content_type),
+        new.event_type,
+        new.ordering_key,
+        orjson.loads(new.headers) if new.headers else {},
+        orjson.loads(new.metadata) if new.metadata else {},
+        new.partition_key,
+        new.available_at,
+        new.content_type,
+        new.event_id,
+    )
+
+
+def of_stored(event: Event) -> Emitted:
+    """One that is in the log."""
+    return Emitted(
+        event.stream,
+        _decoded(event.payload, event.content_type),
+        event.event_type,
+        event.ordering_key,
+        event.headers,
+        event.metadata,
+        event.partition_key,
+        event.available_at,
+        event.content_type,
+        event.event_id,
+    )
+
+
+def _decoded(payload: bytes, content_type: str) -> Any:
+    """The bytes themselves where they are not JSON, or only say that they are."""
+    if content_type != codec.JSON and not content_type.endswith("+json"):
+        return bytes(payload)
+    try:
+        return orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return bytes(payload)

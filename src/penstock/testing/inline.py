@@ -1,0 +1,98 @@
+"""Handlers called right here through the engine's own code, with nothing lost of what they raise."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+from penstock.engine.inline import Inline
+from penstock.engine.subscription import Function, Handler, Subscription
+from penstock.engine.work import Work
+from penstock.errors import InvalidInput
+
+
+class InlineHandlers:
+    """The handlers of one group in the calling thread, one event at a time, whatever isolation they declare."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._raised: list[BaseException] = []
+        self._escaped: BaseException | None = None
+        self._is_async = any(handler.is_async for handler in subscription.handlers)
+        # One at a time: a test wants the same order every time.
+        policy = replace(subscription.policy, isolation="inline", concurrency=1)
+        handlers = [self._listening(handler) for handler in subscription.handlers]
+        self._executor = Inline(replace(subscription, policy=policy, handlers=handlers))
+        self.marks = self._executor.marks
+
+    def run(self, work: Work) -> list[BaseException]:
+        """Run all of it; returns what handlers raised, which the engine keeps in words only."""
+        if self._is_async and _loop_is_running():
+            raise InvalidInput(
+                "An async handler gets an event loop of its own, and this thread is running one already: "
+                "await asyncio.to_thread(…) around this call."
+            )
+        self._raised, self._escaped = [], None
+        self._executor.run(work)
+        if self._escaped is not None:
+            raise self._escaped
+        return self._raised
+
+    def close(self) -> None:
+        """Give the event loop back."""
+        if not self._is_async or not _loop_is_running():
+            self._executor.stop()
+            return
+        with ThreadPoolExecutor(1) as elsewhere:  # no loop is closed in a thread that runs another one
+            elsewhere.submit(self._executor.stop).result()
+
+    def _listening(self, handler: Handler) -> Handler:
+        function = handler.function
+        return replace(handler, function=self._async(function) if handler.is_async else self._plain(function))
+
+    def _plain(self, function: Function) -> Function:
+        @wraps(function)
+        def call(*given: Any) -> Any:
+            self._go_on()
+            try:
+                return function(*given)
+            except BaseException as error:
+                self._heard(error)
+                raise
+
+        return call
+
+    def _async(self, function: Function) -> Function:
+        @wraps(function)
+        async def call(*given: Any) -> Any:
+            self._go_on()
+            try:
+                return await function(*given)
+            except BaseException as error:
+                self._heard(error)
+                raise
+
+        return call
+
+    def _heard(self, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            return  # its time was up, and the engine says so
+        if isinstance(error, Exception | SystemExit):
+            self._raised.append(error)
+        else:
+            # Ctrl-C, or a test framework that ends the test: the engine would take it for an outcome of the event.
+            self._escaped = error
+
+    def _go_on(self) -> None:
+        if self._escaped is not None:
+            raise self._escaped
+
+
+def _loop_is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

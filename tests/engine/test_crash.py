@@ -1,0 +1,129 @@
+"""The engine dies with SIGKILL at every statement, and in the middle of a handler: nothing lost, effects once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import traceback
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+import penstock
+from penstock.engine.local import LocalEngine
+from penstock.testing import CrashPoint, StatementCounter, VirtualClock
+from tests.conformance.conftest import MakeLog
+from tests.engine import handlers
+from tests.engine.driving import AT_ONCE, PATIENCE, done, drain, make_done, subscription
+
+EVENTS = 6
+POLICY = {"ordering": "key", "lanes": 2, "retry": AT_ONCE}
+
+
+def fill(log: penstock.Log, group: str) -> None:
+    log.append_many(
+        group,
+        [
+            {"payload": {"do": "raise" if n == 2 else None}, "type": "t", "ordering_key": f"k{n % 2}"}
+            for n in range(EVENTS)
+        ],
+    )
+
+
+def run_engine(url: str, clock: VirtualClock, hook: Callable[[str, str], None], stream: str, isolation: str) -> None:
+    with penstock.open(url, clock=clock, hook=hook) as log:
+        one = subscription(handlers.counting, stream=stream, isolation=isolation, **POLICY)
+        engine = LocalEngine(log, [one], until_drained=True)
+        if isinstance(hook, CrashPoint):
+            hook.arm()
+        engine.start()
+        engine.wait(PATIENCE)
+
+
+def dies(work: Callable[[], None]) -> bool:
+    """Run this in a process of its own; whether it was killed on the way."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert os.WEXITSTATUS(status) == 0, "the engine failed by itself"
+    return False
+
+
+def check(log: penstock.Log, url: str, clock: VirtualClock, stream: str, base: list[int]) -> None:
+    """Whoever comes next finishes it: everything handled, and everything once."""
+    clock.advance(61)  # what the dead engine held expires
+    drain(log, subscription(handlers.counting, stream=stream, isolation="inline", **POLICY))
+    shown = log.deliveries(stream, "g")
+    first = shown[0].offset
+    states = {one.offset - first: str(one.state) for one in shown}
+    assert states == {n: "DEAD" if n == 2 else "PUBLISHED" for n in range(EVENTS)}
+    good = [first + n for n in range(EVENTS) if n != 2]
+    assert sorted(done(url)[len(base) :]) == good
+    assert sorted(e.json()["offset"] for e in log.read("seen", limit=10_000) if e.json()["offset"] >= first) == good
+    assert [log.state(stream, "g", key)["seen"] for key in ("k0", "k1")] == [2, 3]
+
+
+@pytest.mark.shows("X02", "K27")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_at_every_statement(make_log: MakeLog, clock: VirtualClock, log_url: str, when: str) -> None:
+    log = make_log(clock=clock)
+    make_done(log_url)
+    fill(log, "whole")
+    counter = StatementCounter()
+    run_engine(log_url, clock, counter, "whole", "inline")
+    assert {"lease.open", "read.lane", "state.read", "user_sql", "append", "lease.end", "commit"} <= {*counter.blocks}
+    number = 0
+    while True:
+        number += 1
+        stream = f"{when}-{number}"
+        fill(log, stream)
+        base = done(log_url)
+        killed = dies(partial(run_engine, log_url, clock, CrashPoint(when, number), stream, "inline"))
+        check(log, log_url, clock, stream, base)
+        if not killed:
+            break
+        if number > 40:
+            number += 6  # the later statements repeat the earlier ones, lease by lease
+    assert number > 30
+
+
+@pytest.mark.shows("X02", "K27")
+def test_the_engine_is_killed_by_its_own_handler(make_log: MakeLog, clock: VirtualClock, log_url: str) -> None:
+    """Between handle and settle: effects are recorded, neighbours are done, and nobody is left to settle."""
+    log = make_log(clock=clock)
+    make_done(log_url)
+    log.append_many(
+        "orders",
+        [{"payload": {"do": "kill_engine" if n == 3 else None}, "type": "t", "ordering_key": "k"} for n in range(6)],
+    )
+    retry = penstock.Retry(max_attempts=2, base_seconds=0, jitter=0)
+    policy = {"retry": retry, "batch_size": 6, "lanes": 1}
+    dead = 0
+    for _ in range(20):
+
+        def run() -> None:
+            with penstock.open(log_url, clock=clock) as mine:
+                engine = LocalEngine(mine, [subscription(handlers.counting, **policy)], until_drained=True)
+                engine.start()
+                engine.wait(PATIENCE)
+
+        if not dies(run):
+            break
+        dead += 1
+        clock.advance(61)
+    assert dead >= 2, "once with its neighbours, and then alone until its budget is spent"
+    states = {one.offset: str(one.state) for one in log.deliveries("orders", "g")}
+    assert states == {n + 1: "DEAD" if n == 3 else "PUBLISHED" for n in range(6)}
+    assert sorted(done(log_url)) == [1, 2, 3, 5, 6] and log.state("orders", "g", "k")["seen"] == 5
+    assert "lease_expired" in str(log.delivery("orders", "g", 4).last_error)

@@ -1,0 +1,148 @@
+"""Effects through the context: with the settle or not at all, and only those of events that succeeded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.engine.local import LocalEngine
+from penstock.testing import VirtualClock
+from tests.conformance.helpers import raw
+from tests.engine import handlers
+from tests.engine.driving import done, drain, lines, make_done, subscription
+
+ISOLATION = pytest.mark.parametrize("isolation", ["process", "inline"])
+
+
+def append(log: penstock.Log, *what: str | None, key: str | None = "k") -> None:
+    for do in what:
+        log.append("orders", {"do": do}, type="t", ordering_key=key)
+
+
+@ISOLATION
+@pytest.mark.shows("K27")
+@pytest.mark.parametrize("bad", ["bad_sql", "rows"])
+def test_an_sql_error_of_one_event_fails_that_event_only(
+    log: penstock.Log, log_url: str, isolation: str, bad: str
+) -> None:
+    make_done(log_url)
+    append(log, None, None)
+    append(log, bad, key="other")
+    append(log, None)
+    drain(log, subscription(handlers.counting, isolation=isolation))
+    (dead,) = log.deliveries("orders", "g", state="DEAD")
+    assert (dead.offset, dead.error_code, dead.failures) == (3, "effect_failed", 2)
+    assert sorted(done(log_url)) == [1, 2, 4]
+    assert log.state("orders", "g", "k")["seen"] == 3
+    assert log.state("orders", "g", "other") == {}
+    assert sorted(event.json()["offset"] for event in log.read("seen")) == [1, 2, 4]
+
+
+@ISOLATION
+@pytest.mark.shows("K27")
+def test_what_its_key_did_behind_the_culprit_is_done_again(log: penstock.Log, log_url: str, isolation: str) -> None:
+    """The state of the later event rested on the culprit's: it must be made anew without it."""
+    make_done(log_url)
+    append(log, None, "bad_sql", None)
+    drain(log, subscription(handlers.counting, isolation=isolation))
+    assert sorted(done(log_url)) == [1, 3]
+    assert log.state("orders", "g", "k")["seen"] == 2
+    assert [event.json() for event in log.read("seen")] == [{"offset": 1, "seen": 1}, {"offset": 3, "seen": 2}]
+
+
+@ISOLATION
+@pytest.mark.shows("K27", "K03")
+def test_an_emitted_id_that_is_taken_fails_its_event_only(log: penstock.Log, log_url: str, isolation: str) -> None:
+    make_done(log_url)
+    log.append("seen", {"first": True}, type="event.seen", event_id=penstock.event_id("taken"))
+    append(log, None, "taken_id", None)
+    drain(log, subscription(handlers.counting, isolation=isolation))
+    (dead,) = log.deliveries("orders", "g", state="DEAD")
+    assert (dead.offset, dead.error_code) == (3, "duplicate_mismatch")
+    assert sorted(done(log_url)) == [2, 4] and log.state("orders", "g", "k")["seen"] == 2
+
+
+@ISOLATION
+@pytest.mark.shows("K27")
+def test_a_value_in_hand_is_not_the_stored_one(log: penstock.Log, isolation: str) -> None:
+    append(log, None, None)
+    drain(log, subscription(handlers.mutating, isolation=isolation))
+    assert log.state("orders", "g", "k") == {"mine": [1]}
+
+
+@pytest.mark.shows("K27")
+def test_state_is_forgotten_in_time(clocked: penstock.Log, clock: VirtualClock) -> None:
+    append(clocked, None)
+    drain(clocked, subscription(handlers.forgetting, isolation="inline"))
+    assert clocked.state("orders", "g", "k") == {"short": 1, "long": 1}
+    clock.advance(60)
+    assert clocked.state("orders", "g", "k") == {"long": 1}
+
+
+@pytest.mark.shows("K27")
+def test_state_needs_a_key_and_a_group_that_keeps_it(log: penstock.Log, log_url: str) -> None:
+    make_done(log_url)
+    append(log, None, key=None)
+    append(log, None)
+    drain(log, subscription(handlers.counting), subscription(handlers.counting, group="unkeyed", keyed=False))
+    (dead,) = log.deliveries("orders", "g", state="DEAD")
+    assert (dead.offset, dead.error_code) == (1, "state_needs_key")
+    assert {one.error_code for one in log.deliveries("orders", "unkeyed", state="DEAD")} == {"state_needs_key"}
+
+
+@pytest.mark.shows("K27")
+def test_two_engines_on_one_key_lose_no_update(log_url: str) -> None:
+    make_done(log_url)
+    with penstock.open(log_url) as one, penstock.open(log_url) as two:
+        one.append_many("orders", [{"payload": {}, "type": "t", "ordering_key": f"k{n % 3}"} for n in range(900)])
+        engines = [
+            LocalEngine(log, [subscription(handlers.counting, batch_size=50)], until_drained=True, name=f"e{number}")
+            for number, log in enumerate((one, two))
+        ]
+        for engine in engines:
+            engine.start()
+        assert all(engine.wait(60) for engine in engines)
+        assert [one.state("orders", "g", f"k{n}")["seen"] for n in range(3)] == [300] * 3
+        assert sorted(done(log_url)) == list(range(1, 901))
+        assert sum(engine.snapshot()["orders/g"]["published"] for engine in engines) == 900
+
+
+@pytest.mark.shows("K27")
+def test_idempotency_key_and_token(log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+    event = log.append("orders", {}, type="t", ordering_key="k")
+    drain(log, subscription(handlers.keyed_by_id))
+    log.replay("orders", "g", all=True)
+    drain(log, subscription(handlers.keyed_by_id))
+    (first, token), (second, later) = lines(tmp_path / "notes")
+    assert (first, second) == (f"g:{event.event_id}", f"g:{event.event_id}:1") and int(later) > int(token)
+
+
+@pytest.mark.shows("K15", "K27")
+def test_a_lease_that_was_taken_away_leaves_no_effect(log: penstock.Log, log_url: str) -> None:
+    """The group is rewound while its handler works: what the old lease wanted does not happen, the new one's does."""
+    make_done(log_url)
+    append(log, None, None)
+    rewound = []
+
+    def rewinding(event: penstock.Event, ctx: penstock.Context) -> None:
+        handlers.counting(event, ctx)
+        if not rewound:
+            rewound.append(log.rewind("orders", "g", to="beginning"))
+
+    engine = drain(log, subscription(rewinding, isolation="inline"))
+    assert engine.snapshot()["orders/g"]["lost"] == 1
+    assert sorted(done(log_url)) == [1, 2] and log.state("orders", "g", "k")["seen"] == 2
+
+
+@pytest.mark.shows("K27")
+def test_a_chain_of_groups_is_drained_to_its_end(log: penstock.Log, log_url: str) -> None:
+    make_done(log_url)
+    append(log, *[None] * 50)
+    drain(log, subscription(handlers.counting), subscription(handlers.plain, stream="seen", group="next"))
+    with raw(log_url) as sql:
+        assert sql("select count(*) from penstock.delivery where group_name = 'next' and state = 'PUBLISHED'") == [
+            (50,)
+        ]

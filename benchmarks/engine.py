@@ -59,7 +59,7 @@ class Bench:
             time.sleep(0.01)
         self.log.resume(stream, group)
         while not self._finished(group, EVENTS[stream]):
-            time.sleep(0.02)
+            time.sleep(0.1)
         engine.stop()
         engine.wait()
         for member in members:

@@ -35,7 +35,8 @@ def one_percent(event: Event) -> None:
 
 
 def one_per_mille(event: Event) -> None:
-    if event.json()["id"] % 1000 == 7:
+    number = event.json()["id"]
+    if (31 * number + number // 1000) % 1000 == 7:  # of many keys
         raise ValueError("one in a thousand")
 
 

@@ -8,6 +8,16 @@ from typing import Any
 import pytest
 
 from tests.support import skips
+from tests.support.logs import (  # noqa: F401  # fixtures of every test
+    clock,
+    clocked,
+    log,
+    log_url,
+    make_log,
+    postgres_log,
+    postgres_log_url,
+    template,
+)
 from tests.support.pgbouncer import NotInstalled, PgBouncer
 from tests.support.postgres_server import PostgresServer, available_servers
 

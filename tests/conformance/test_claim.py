@@ -12,8 +12,8 @@ import penstock
 from penstock.core import limits
 from penstock.core.lanes import bucket_of, lane_of
 from penstock.testing import VirtualClock
-from tests.conformance.conftest import MakeLog
 from tests.conformance.helpers import drain, orders, raw, states
+from tests.support.logs import MakeLog
 
 
 @pytest.mark.shows("K07")

@@ -12,8 +12,8 @@ import pytest
 
 import penstock
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
-from tests.conformance.conftest import MakeLog
 from tests.conformance.helpers import drain, raw, states
+from tests.support.logs import MakeLog
 
 RETRY = penstock.Retry(max_attempts=3, base_seconds=0, jitter=0)
 EVENTS = 12

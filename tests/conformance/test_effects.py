@@ -9,8 +9,8 @@ import pytest
 
 import penstock
 from penstock.testing import VirtualClock
-from tests.conformance.conftest import MakeLog
 from tests.conformance.helpers import orders, raw
+from tests.support.logs import MakeLog
 
 
 @pytest.fixture

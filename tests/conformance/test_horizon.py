@@ -10,8 +10,8 @@ import pytest
 
 import penstock
 from penstock.stores.postgres.store import unfold
-from tests.conformance.conftest import MakeLog
 from tests.conformance.helpers import drain, orders, raw
+from tests.support.logs import MakeLog
 
 
 @pytest.mark.shows("K09")

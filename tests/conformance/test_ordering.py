@@ -10,8 +10,8 @@ import pytest
 
 import penstock
 from penstock.testing import History, VirtualClock
-from tests.conformance.conftest import MakeLog
 from tests.conformance.helpers import drain, orders, raw
+from tests.support.logs import MakeLog
 
 
 def key_log(log: penstock.Log, *keys: str | None, **group: object) -> list[object]:

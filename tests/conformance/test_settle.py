@@ -8,8 +8,8 @@ import pytest
 
 import penstock
 from penstock.testing import VirtualClock
-from tests.conformance.conftest import MakeLog
 from tests.conformance.helpers import drain, orders, raw, states
+from tests.support.logs import MakeLog
 
 
 def claimed(log: penstock.Log, limit: int = 100, worker: str = "w", group: str = "g") -> penstock.Lease:

@@ -13,9 +13,9 @@ import pytest
 import penstock
 from penstock.engine.local import LocalEngine
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
-from tests.conformance.conftest import MakeLog
 from tests.engine import handlers
 from tests.engine.driving import AT_ONCE, PATIENCE, done, drain, make_done, subscription
+from tests.support.logs import MakeLog
 
 EVENTS = 6
 POLICY = {"ordering": "key", "lanes": 2, "retry": AT_ONCE}

@@ -8,9 +8,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import penstock
 from penstock.testing import VirtualClock
-from tests.conformance.conftest import MakeLog
 from tests.conformance.test_horizon import hostile
 from tests.conformance.test_model import StoreAgainstModel
+from tests.support.logs import MakeLog
 
 
 @pytest.mark.shows("K09")

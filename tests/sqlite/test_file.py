@@ -191,16 +191,17 @@ def test_a_users_statement_cannot_end_the_settle(path: str, statement: str) -> N
         assert lease.settle().published == 3
 
 
-def test_or_rollback_takes_the_whole_settle_with_it(path: str) -> None:
+def test_a_trigger_that_rolls_back_takes_the_whole_settle_with_it(path: str) -> None:
     with penstock.open(f"sqlite:///{path}") as log:
         db = sqlite3.connect(path)
         db.execute("create table once (id integer primary key)")
+        db.execute("create trigger never before insert on once begin select raise(rollback, 'never'); end")
         db.close()
         events(log, 3)
         log.create_group("orders", "g")
         lease = log.claim("orders", "g", claimed_by="w")
         assert lease is not None
-        twice = ("insert or rollback into once values (1)", ())
+        twice = ("insert into once values (1)", ())
         with pytest.raises(EffectFailed):
             lease.settle(effects={event: {"execute": [twice]} for event in lease.events})
         db = sqlite3.connect(path)

@@ -19,8 +19,9 @@ from penstock.cli.command import OPERATE, command, root
 from penstock.cli.failures import FAILED, Usage
 from penstock.cli.run_display import Display
 from penstock.cli.session import Session
+from penstock.core.limits import PROCESSES
 from penstock.engine.loading import load_object
-from penstock.engine.members import PROCESSES, MembersOutcome, run_members
+from penstock.engine.members import MembersOutcome, run_members
 from penstock.engine.running_app import Outcome, run_local
 from penstock.errors import EngineMissing, InvalidInput
 from penstock.log.opening import open_log

@@ -48,6 +48,7 @@ class LeaseRow:
     # What the claimer knows and the stored row does not say; reading is quicker for it.
     found: str | None = None  # its members by name, in the store's own words
     whole: bool = False  # every event of its lane in (low, high]
+    left: int | None = None  # how many events lie behind it, at most; for those who share a group fairly
 
     @property
     def is_range(self) -> bool:

@@ -32,6 +32,7 @@ BATCH_SECONDS: Final = 2.0
 OVERTIME: Final = 1.5  # times batch_seconds after which a worker settles what is finished and gives back the rest
 TIMEOUT_SECONDS: Final = 30.0
 CONCURRENCY: Final = 1_000
+PROCESSES: Final = 64  # of one `penstock run`
 MEMORY_MB: Final = 2_048  # of a handler's process
 CIRCUIT_FIRST_SECONDS: Final = 1.0
 CIRCUIT_MOST_SECONDS: Final = 60.0

@@ -51,26 +51,38 @@ def _parameter(value: Any) -> Any:
     raise EffectRefused(f"A parameter of type {kind.__name__} cannot be stored: {value!r:.80}. Pass a plain value.")
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the contexts of a lease have in common."""
+
+    group: str
+    token: int
+    state: LeaseState
+    keyed: bool
+
+
 class Context:
     """Effects made through it commit together with the event's outcome, or not at all."""
 
-    __slots__ = ("_event", "_group", "_keyed", "_known", "_recorded", "_state", "token")
+    __slots__ = ("_event", "_scope", "_state", "recorded")
 
-    def __init__(self, event: Event, group: str, token: int, state: LeaseState, keyed: bool) -> None:
+    def __init__(self, event: Event, scope: Scope) -> None:
         self._event = event
-        self._group = group
-        self._known = state
-        self._keyed = keyed
+        self._scope = scope
         self._state: KeyState | None = None
-        self._recorded: Recorded | None = None
-        self.token = token  # grows with every claim: fence other systems with it
+        self.recorded: Recorded | None = None  # what the event asked for, but for its state
+
+    @property
+    def token(self) -> int:
+        """A number that grows with every claim: fence other systems with it."""
+        return self._scope.token
 
     @property
     def idempotency_key(self) -> str:
         """The same text over all attempts and redrives of this delivery; a replay appends its number."""
         event = self._event
         replays = event.replays
-        return f"{self._group}:{event.event_id}" + (f":{replays}" if replays else "")
+        return f"{self._scope.group}:{event.event_id}" + (f":{replays}" if replays else "")
 
     @property
     def state(self) -> KeyState:
@@ -79,9 +91,9 @@ class Context:
             key = self._event.ordering_key
             if key is None:
                 raise StateNeedsKey
-            if not self._keyed:
+            if not self._scope.keyed:
                 raise StateNeedsKey("The group was declared with keyed=False and has no state.")
-            self._state = KeyState(self._known.of(key))
+            self._state = KeyState(self._scope.state.of(key))
         return self._state
 
     def emit(
@@ -125,13 +137,15 @@ class Context:
         self._record().execute.append((sql, tuple(_parameter(one) for one in params)))
 
     def _record(self) -> Recorded:
-        if self._recorded is None:
-            self._recorded = Recorded()
-        return self._recorded
+        if self.recorded is None:
+            self.recorded = Recorded()
+        return self.recorded
 
-    def recorded(self) -> Recorded | None:
-        """Everything this event asked for, once its handler has returned."""
-        if self._state is not None and self._state.written:
-            record = self._record()
-            record.key, record.state = self._event.ordering_key, self._state.written
-        return self._recorded
+    @property
+    def used(self) -> bool:
+        """Whether anything was asked for, or may have been."""
+        return self._state is not None or self.recorded is not None
+
+    def written(self) -> Written | None:
+        """The state this event wrote."""
+        return None if self._state is None else self._state.written

@@ -16,7 +16,10 @@ from penstock.errors import AppNotFound, HandlerUnreachable
 
 def load_object(reference: str, kind: type) -> Any:
     """The one object of a kind in `file.py`, `file.py:name`, `module` or `module:name`."""
-    place, _, name = reference.partition(":")
+    file, _, attribute = reference.rpartition(".py:")
+    place, _, name = (f"{file}.py", "", attribute) if file else reference.partition(":")
+    if reference.endswith(".py"):
+        place, name = reference, ""
     if not place:
         raise AppNotFound("An app is named as file.py or module:attribute.")
     module = _module(place)
@@ -109,6 +112,9 @@ def reference_to(function: Any) -> Reference:
     home = sys.modules.get(module or "")
     if home is not None and module is not None and _attribute(home, qualname) is function:
         path = getattr(home, "__file__", None)
+        spec = getattr(home, "__spec__", None)
+        if module == "__main__" and spec is not None:  # python -m package.module
+            module = str(spec.name)
         if module != "__main__" or path is not None:
             return Reference(module, path, qualname)
     try:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from penstock.core.limits import PROCESSES
 from penstock.engine.counters import NAMES
 from penstock.engine.member_process import Hello, MemberProcess, Message
 from penstock.engine.process import Died
@@ -30,7 +31,6 @@ from penstock.errors import (
     all_errors,
 )
 
-PROCESSES = 64  # members of one run, at most
 _TICK = 0.2
 _RESTART_SECONDS = (0.5, 30.0)  # the pause before a new member: it doubles from the first to the last
 _STEADY_SECONDS = 60.0  # a member that lived so long was not the cause of the last death

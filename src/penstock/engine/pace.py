@@ -5,6 +5,9 @@ from __future__ import annotations
 from penstock.core.limits import FIRST_LEASE, SUSPECT_PIECES
 
 _GROWTH = 8  # a lease is at most so many times the last one: one quick lease proves little
+_SHARES = 4  # of what is left, one lease takes at most one
+_LEAST_SECONDS = 0.1  # but never so little that claiming it costs more than handling it
+_SAFE = 1_000  # events in a lease that went well: the danger is behind us
 _WEIGHT = 0.5  # of the newest measurement
 
 
@@ -21,18 +24,39 @@ class Pace:
         self._seconds = batch_seconds
         self._most = batch_size
         self._rate: float | None = None
-        self.limit = min(FIRST_LEASE, batch_size)
+        self._limit = min(FIRST_LEASE, batch_size)
+        self._left: int | None = None
+        self._cap: int | None = None
 
-    def shrink(self) -> None:
-        """Something in the last lease is dangerous: take less at once, until it stands alone."""
-        self._rate = None
-        self.limit = max(1, self.limit // SUSPECT_PIECES)
+    @property
+    def limit(self) -> int:
+        """How many to claim next. Near the end of the log less, so that others who work for the group get a share."""
+        if self._cap is not None:
+            return min(self._cap, self._limit)
+        if self._left is None or self._rate is None:
+            return self._limit
+        return min(self._limit, max(self._left // _SHARES, int(self._rate * _LEAST_SECONDS), 1))
+
+    def saw(self, left: int | None) -> None:
+        """So many events lie behind the last lease; None where nobody knows."""
+        self._left = left
+
+    @property
+    def careful(self) -> bool:
+        """Whether one thing is to be done after the other: there is something dangerous about."""
+        return self._cap is not None
+
+    def shrink(self, count: int) -> None:
+        """Something in a lease of so many events is dangerous: take less at once, until it stands alone."""
+        self._cap = max(1, count // SUSPECT_PIECES)
 
     def ran(self, count: int, seconds: float) -> None:
         """So many events took so long."""
         if count < 1:
             return
+        if self._cap is not None:
+            self._cap = 2 * self._cap if self._cap < _SAFE else None
         rate = count / max(seconds, 1e-6)
         self._rate = rate if self._rate is None else _WEIGHT * rate + (1 - _WEIGHT) * self._rate
         wanted = int(self._rate * self._seconds)
-        self.limit = max(1, min(wanted, self.limit * _GROWTH, self._most))
+        self._limit = max(1, min(wanted, self._limit * _GROWTH, self._most))

@@ -55,6 +55,7 @@ class HandlerProcess:
             self._child = subprocess.Popen(
                 [
                     sys.executable,
+                    "-P",  # what lies in the working directory is not what it imports first
                     "-c",
                     f"import sys; sys.path.insert(0, {_ROOT!r}); from penstock.engine.child import main; "
                     f"main({theirs.fileno()}, {marks.descriptor}, {os.getpid()})",

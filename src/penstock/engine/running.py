@@ -14,7 +14,7 @@ from penstock.core import codec
 from penstock.core.event import NewEvent
 from penstock.core.events import Event, Events
 from penstock.core.lease import Failure
-from penstock.engine.context import Context, Recorded
+from penstock.engine.context import Context, Recorded, Scope
 from penstock.engine.marks import Mark, Marks
 from penstock.engine.state import LeaseState, Written
 from penstock.engine.subscription import Handler, Subscription
@@ -48,7 +48,8 @@ class Job:
     token: int
     alone: bool = False  # one after the other: a process died with several in flight
     report: Report = field(default_factory=Report)
-    recorded: list[tuple[int, Recorded]] = field(default_factory=list)
+    emitted: list[tuple[int, NewEvent]] = field(default_factory=list)
+    scope: Scope = field(init=False)  # what the contexts of its events have in common
 
 
 class Runner:
@@ -57,6 +58,7 @@ class Runner:
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
         self._policy = subscription.policy
+        self._ordered, self._keyed = subscription.ordered, subscription.keyed
         self._by_type: dict[str, Handler | None] = {}
         self.itemized = (
             False  # effects event by event: from the first on that the settle may refuse, until the lease ends
@@ -66,17 +68,18 @@ class Runner:
     def run(self, job: Job) -> Report:
         """Run what is untouched, until the end or until the stop flag is up."""
         handlers = self._subscription.handlers
+        job.scope = Scope(self._subscription.group, job.token, job.state, self._keyed)
         if any(handler.is_async for handler in handlers):
             if self._loop is None:
                 self._loop = asyncio.Runner()
             self._loop.run(self._several_async(job))
         elif self._policy.concurrency > 1 and not job.alone:
             self._several(job)
-        elif len(handlers) == 1 and handlers[0].types is None and not handlers[0].wants_context:
-            self._plain(job, handlers[0].function)
+        elif len(handlers) == 1 and handlers[0].types is None:
+            self._only(job, handlers[0].function, handlers[0].wants_context)
         else:
             self._one_by_one(job)
-        self._gather(job)
+        job.report.emit = [event for _, event in sorted(job.emitted, key=lambda one: one[0])]  # in offset order
         return job.report
 
     def close(self) -> None:
@@ -86,10 +89,11 @@ class Runner:
 
     # --- one after the other -------------------------------------------------------------------------------------
 
-    def _plain(self, job: Job, handle: Callable[[Event], Any]) -> None:
-        """The short way: one handler that wants everything and no context."""
+    def _only(self, job: Job, handle: Callable[..., Any], wants_context: bool) -> None:
+        """The short way: one handler that wants everything. Every call that is saved here is saved for every event."""
+        scope = job.scope
         stop, slots, marks, base, events = job.marks.stop, job.marks.slots, job.marks.events, job.base, job.events
-        ordered = self._subscription.ordered
+        ordered = self._ordered
         done = Mark.DONE.value
         for index in range(len(events)):
             place = base + index
@@ -100,9 +104,16 @@ class Runner:
             if ordered and self._held(job, index):
                 continue
             slots[0] = place + 1
+            event = Event(events, index)
             try:
-                answer = handle(Event(events, index))
-                if answer is not None:
+                if wants_context:
+                    context = Context(event, scope)
+                    answer = handle(event, context)
+                    if answer is not None:
+                        _refuse_coroutine(answer)
+                    if context.used:
+                        self._keep(job, index, context)
+                elif (answer := handle(event)) is not None:
                     _refuse_coroutine(answer)
             except BaseException as error:  # whatever a handler raises is an outcome of its event
                 self._failed(job, index, error)
@@ -143,13 +154,13 @@ class Runner:
             raise Permanent(f"no handler of the group {self._subscription.group!r} wants events of type {kind!r}")
         if not handler.wants_context:
             return handler, None
-        return handler, Context(event, self._subscription.group, job.token, job.state, self._subscription.keyed)
+        return handler, Context(event, job.scope)
 
     # --- several at once -----------------------------------------------------------------------------------------
 
     def _turns(self, job: Job) -> Turns:
         untouched = [index for index in range(len(job.events)) if not job.marks.events[job.base + index]]
-        by_key = self._subscription.ordered or self._subscription.keyed
+        by_key = self._ordered or self._keyed
         return Turns(untouched, job.events.ordering_keys if by_key else None)
 
     def _several(self, job: Job) -> None:
@@ -231,16 +242,35 @@ class Runner:
         return True
 
     def _done(self, job: Job, index: int, context: Context | None) -> None:
-        recorded = None if context is None else context.recorded()
-        if recorded is not None:
-            if recorded.key is not None:
-                job.state.keep(recorded.key, recorded.state)
-            job.recorded.append((job.base + index, recorded))
+        if context is not None and context.used:
+            self._keep(job, index, context)
         job.marks.events[job.base + index] = Mark.DONE
+
+    def _keep(self, job: Job, index: int, context: Context) -> None:
+        """What an event that succeeded asks for: all in one, until one comes that the settle may refuse; from then on
+        event by event. Events of one key come one after the other, so the last value of a state counts."""
+        recorded, written = context.recorded, context.written()
+        key = job.events.ordering_keys[index]
+        if written:
+            assert key is not None
+            job.state.keep(key, written)
+        if recorded is not None and recorded.refusable:
+            self.itemized = True
+        if self.itemized:
+            recorded = recorded or Recorded()
+            if written:
+                recorded.key, recorded.state = key, written
+            job.report.effects[job.base + index] = recorded
+            return
+        if written:
+            assert key is not None
+            job.report.state.setdefault(key, {}).update(written)
+        if recorded is not None:
+            job.emitted += [(job.base + index, event) for event, _ in recorded.emit]
 
     def _failed(self, job: Job, index: int, error: BaseException) -> None:
         place = job.base + index
-        if self._subscription.ordered and (key := job.events.ordering_keys[index]) is not None:
+        if self._ordered and (key := job.events.ordering_keys[index]) is not None:
             job.held.setdefault(key, place)
         if isinstance(error, Unavailable):
             job.report.unavailable = failure_of(error)
@@ -250,18 +280,6 @@ class Runner:
         which = job.report.dead if isinstance(error, Permanent) else job.report.failed
         which[place] = failure_of(error)
         job.marks.events[place] = Mark.FAILED
-
-    def _gather(self, job: Job) -> None:
-        """Effects in offset order; what the settle may refuse is kept apart, event by event, as is all behind it."""
-        report = job.report
-        for place, recorded in sorted(job.recorded, key=lambda one: one[0]):
-            self.itemized = self.itemized or recorded.refusable
-            if self.itemized:
-                report.effects[place] = recorded
-                continue
-            if recorded.key is not None:
-                report.state.setdefault(recorded.key, {}).update(recorded.state)
-            report.emit.extend(event for event, _ in recorded.emit)
 
 
 def _refuse_coroutine(answer: Any) -> None:

@@ -46,9 +46,9 @@ def run_local(
     engine = LocalEngine(log, subscriptions, until_drained=until_drained)
 
     def stop() -> None:
+        engine.stop()
         if on_stop is not None:
             on_stop()
-        engine.stop()
 
     with stopping_by_signal(stop):
         engine.start()

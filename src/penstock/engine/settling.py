@@ -23,6 +23,11 @@ class Settling:
         self._refused: dict[int, Failure] = {}
         self._itemized = False
 
+    @property
+    def count(self) -> int:
+        """How many events it is about."""
+        return len(self._work.events)
+
     def settle(self) -> Settled:
         """Report everything in one transaction. An effect that is refused fails the one event that asked for it."""
         while True:

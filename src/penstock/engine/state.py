@@ -20,13 +20,13 @@ Written = dict[str, Any]  # name -> Stored, or WithTtl around one
 def freeze(value: Any) -> Stored:
     """A value as it is kept: nobody who holds the original can change it behind our back."""
     kind = type(value)
+    if kind is int and -(2**63) <= value < 2**63:
+        return value
     if kind is WithTtl:
         raise InvalidInput("Give a value its time with ctx.state.set(name, value, ttl_seconds=…).")
     if kind is float and not math.isfinite(value):
         raise InvalidInput(f"A state must be JSON, and JSON has no {value}.")
     if value is None or kind is bool or kind is float or (kind is str and len(value) < 1000 and value.isascii()):
-        return value
-    if kind is int and -(2**63) <= value < 2**63:
         return value
     try:
         text = orjson.dumps(value)
@@ -98,7 +98,7 @@ class KeyState(MutableMapping[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a name, or the default."""
-        stored = self._stored(name)
+        stored = self._stored(name) if self.written else self._before.get(name)
         return default if stored is None else thaw(stored)
 
     def __getitem__(self, name: str) -> Any:

@@ -30,6 +30,7 @@ class Work:
     written: dict[str, Written] = field(default_factory=dict)
     emit: list[NewEvent] = field(default_factory=list)
     deaths: int = 0  # processes that ended under its hands
+    marked: bytes | None = None  # the marks as they were in the end
     suspects: bool = False  # one of several events took a process down, and there was no time to find out which
 
     def __post_init__(self) -> None:
@@ -60,9 +61,13 @@ class Work:
                     held.setdefault(key, place)
         return held
 
+    def finish(self) -> None:
+        """Nothing more is run: from here on the marks may serve another lease."""
+        self.marked = self.outcomes()
+
     def outcomes(self) -> bytes:
         """One mark per event, as of now."""
-        return bytes(self.marks.events[: len(self.events)])
+        return bytes(self.marks.events[: len(self.events)]) if self.marked is None else self.marked
 
     def unfinished(self) -> Iterable[int]:
         """Places of events that go back: not touched, held, or met by an unavailable target."""

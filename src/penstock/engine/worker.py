@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,11 +13,12 @@ from typing import Any, Protocol, TypeVar
 
 from penstock.core import limits
 from penstock.core.lease import Idle, Settled
+from penstock.engine.ahead import Ahead, Taken
 from penstock.engine.circuit import Circuit
 from penstock.engine.counters import Counters
 from penstock.engine.inline import Inline
 from penstock.engine.isolated import Isolated
-from penstock.engine.marks import Marks
+from penstock.engine.marks import Mark, Marks
 from penstock.engine.pace import Pace
 from penstock.engine.settling import Settling
 from penstock.engine.state import LeaseState
@@ -32,6 +34,7 @@ T = TypeVar("T")
 logger = logging.getLogger("penstock")
 _AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)  # errors of the database that may pass
 _RETRY_SECONDS = (0.1, 5.0)
+_SETTLES = 2  # at a time: a lease of a few retries is handled before the one before it is settled
 
 
 class Executor(Protocol):
@@ -54,14 +57,6 @@ def executor_for(subscription: Subscription) -> Executor:
     return Inline(subscription) if subscription.policy.isolation == "inline" else Isolated(subscription)
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A lease, and the state of its keys as it was when it was claimed."""
-
-    lease: Lease
-    state: LeaseState
-
-
 @dataclass(slots=True)
 class Worker:
     """Works for one group until it is told to stop. `run` is called by one thread, `stop` by any."""
@@ -75,11 +70,15 @@ class Worker:
     idle: bool = False  # nothing was found at the last look
     _stopping: threading.Event = field(default_factory=threading.Event)
     _executor: Executor = field(init=False)
-    _ahead: Future[Taken | Idle] | None = None
+    _ahead: Ahead = field(init=False)
+    _settler: ThreadPoolExecutor = field(init=False)
+    _settles: deque[Future[None]] = field(default_factory=deque)
     _circuit: Circuit = field(default_factory=Circuit)
 
     def __post_init__(self) -> None:
         self._executor = executor_for(self.subscription)
+        self._ahead = Ahead(self._claim, self.subscription.group)
+        self._settler = ThreadPoolExecutor(_SETTLES, f"penstock-settle-{self.subscription.group}")
 
     def stop(self) -> None:
         """End gracefully: running handlers get their time, what was never started goes back."""
@@ -91,33 +90,38 @@ class Worker:
         policy = self.subscription.policy
         pace = Pace(policy.batch_seconds, policy.batch_size)
         waiting = Waiting(self.log, self._stopping)
-        with ThreadPoolExecutor(1, f"penstock-ahead-{self.subscription.group}") as reader:
+        try:
+            self._executor.start()
+            while not self._stopping.is_set() and not self.until():
+                if pace.careful:
+                    self._wait_for_settles()
+                    self._give_back_ahead()
+                limit = 1 if self._circuit.is_open else pace.limit
+                found = self._ahead.next() or self._claim_now(limit)
+                self.idle = isinstance(found, Idle)
+                if isinstance(found, Idle):
+                    waiting.wait(found)
+                    continue
+                waiting.found()
+                pace.saw(found.lease.left)
+                if not self._circuit.is_open and not pace.careful:
+                    self._ahead.fetch(found, pace.limit, claimed=limit)
+                self._work(found, pace)
+        finally:
             try:
-                self._executor.start()
-                while not self._stopping.is_set() and not self.until():
-                    found = self._next(pace.limit)
-                    self.idle = isinstance(found, Idle)
-                    if isinstance(found, Idle):
-                        waiting.wait(found)
-                        continue
-                    waiting.found()
-                    if len(found.lease) >= pace.limit and not self._circuit.is_open:
-                        self._ahead = reader.submit(self._claim, pace.limit)
-                    self._work(found, pace)
+                self._wait_for_settles()
             finally:
                 self._give_back_ahead()
+                self._ahead.close()
+                self._settler.shutdown()
                 self._executor.stop()
 
     # --- claim ---------------------------------------------------------------------------------------------------
 
-    def _next(self, limit: int) -> Taken | Idle:
-        """The lease that was read ahead, or a new one."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            found = ahead.result()
-            if isinstance(found, Taken):
-                return found
-        return self._claim(1 if self._circuit.is_open else limit)
+    def _claim_now(self, limit: int) -> Taken | Idle:
+        """What the last settle frees may be all there is to claim."""
+        self._wait_for_settles()
+        return self._claim(limit)
 
     def _claim(self, limit: int) -> Taken | Idle:
         """A lease, kept alive from its first moment on, with the state of its keys; waits while the database is away.
@@ -129,6 +133,7 @@ class Worker:
             group = self.subscription
             return self.log.try_claim(group.stream, group.group, limit=limit, claimed_by=self.claimed_by)
 
+        began = time.monotonic()
         found = self._patiently(claim)
         if not isinstance(found, Lease):
             return found or Idle(None)
@@ -140,16 +145,12 @@ class Worker:
         if state is None:  # the lease is gone, or we are stopping and the database is away
             self._give_back(found)
             return Idle(None)
-        return Taken(found, LeaseState(state))
+        return Taken(found, LeaseState(state), time.monotonic() - began)
 
     def _give_back_ahead(self) -> None:
         """What was read ahead and never started goes back, unblamed and due at once."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is None:
-            return
-        found = ahead.result()
-        if isinstance(found, Taken):
-            self._give_back(found.lease)
+        for taken in self._ahead.take_all():
+            self._give_back(taken.lease)
 
     def _give_back(self, lease: Lease) -> None:
         self.watch.drop(lease)
@@ -169,37 +170,49 @@ class Worker:
             with self.watch.limit(lease, self._executor.marks, policy.batch_seconds * limits.OVERTIME, stuck):
                 self._executor.run(work)
             seconds = time.monotonic() - began
+            self._ahead.handled(seconds)
         except BaseException:  # the engine's own trouble, not the handlers': nobody is blamed
             self._give_back(lease)
             raise
+        work.finish()
         marks = work.outcomes()
-        pace.ran(len(marks) - marks.count(0), seconds)
+        pace.ran(len(marks) - marks.count(Mark.UNTOUCHED), seconds)
         if work.suspects:
-            pace.shrink()
+            pace.shrink(len(marks))
         self._settle(lease, work, pace)
 
     # --- settle --------------------------------------------------------------------------------------------------
 
     def _settle(self, lease: Lease, work: Work, pace: Pace) -> None:
+        """Settle beside the next leases; at once where the answer says how to go on."""
         delay = 0.0
         if work.unavailable is not None:
             delay = self._circuit.broke()
             why = work.unavailable.message
             logger.warning("%s: the target is unavailable (%s); next try in %g s", self.subscription.name, why, delay)
-        elif work.outcomes().count(1):
+        elif work.outcomes().count(Mark.DONE):
             self._circuit.worked()
-        self.watch.drop(lease)
+        self._wait_for_settles(_SETTLES - 1)
+        self._settles.append(self._settler.submit(self._finish, lease, work, pace, delay))
+        if delay or work.deaths:
+            self._wait_for_settles()
+            self._give_back_ahead()  # the group may be paused by now: look again before going on
+        if delay:
+            self._stopping.wait(delay)
+
+    def _wait_for_settles(self, but: int = 0) -> None:
+        while len(self._settles) > but:
+            self._settles.popleft().result()
+
+    def _finish(self, lease: Lease, work: Work, pace: Pace, delay: float) -> None:
         settling = Settling(lease, work, delay)
         settled = self._patiently(lambda: self._report(settling, pace))
+        self.watch.drop(lease)
         if settled is not None:
             self.counters.add(
                 published=settled.published, failed=settled.failed, dead=settled.dead, released=settled.released
             )
         self.counters.add(deaths=work.deaths)
-        if delay or work.deaths:
-            self._give_back_ahead()  # the group may be paused by now: look again before going on
-        if delay:
-            self._stopping.wait(delay)
 
     def _report(self, settling: Settling, pace: Pace) -> Settled:
         """Settle; where that is impossible, find the event that makes it so in smaller and smaller leases."""
@@ -209,7 +222,7 @@ class Worker:
             raise
         except Exception as error:
             logger.warning("%s: the settle failed: %s: %s", self.subscription.name, type(error).__name__, error)
-            pace.shrink()
+            pace.shrink(settling.count)
             return settling.give_up(error)
 
     def _patiently(self, do: Callable[[], T]) -> T | None:

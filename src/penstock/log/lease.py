@@ -54,6 +54,16 @@ class Lease:
     def claimed_by(self) -> str:
         return self._row.claimed_by
 
+    @property
+    def is_range(self) -> bool:
+        """A range of the log, as opposed to a list of deliveries that have rows of their own."""
+        return self._row.is_range
+
+    @property
+    def left(self) -> int | None:
+        """How many events lie behind it, at most; None where nobody knows."""
+        return self._row.left
+
     def __len__(self) -> int:
         return len(self.events)
 

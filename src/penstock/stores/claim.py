@@ -329,6 +329,7 @@ class _Attempt:
             expires_at,
             found,
             whole,
+            lane.last - high if fresh and high is not None and self.group.lanes == 1 else None,
         )
 
 

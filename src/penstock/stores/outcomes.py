@@ -85,7 +85,14 @@ def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now
         }
         for row in rows
     ]
-    common = {"group_id": group.group_id, "lease": lease.id, "now": now, "rows": packed}
+    common = {
+        "group_id": group.group_id,
+        "lease": lease.id,
+        "claimed_by": lease.claimed_by,
+        "claimed_at": lease.claimed_at,
+        "now": now,
+        "rows": packed,
+    }
     if lease.offsets is None:
         written = tx.run(
             "settle.insert_rows",
@@ -99,7 +106,6 @@ def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now
         written = tx.run("settle.update_rows", **common)
     if written != len(rows):
         raise NotInLease("An outcome names an event that is not in the lease.")
-    tx.run("settle.log", claimed_by=lease.claimed_by, claimed_at=lease.claimed_at, **common)
 
 
 def bury(offset: int, failure: Failure, now: datetime) -> Given:

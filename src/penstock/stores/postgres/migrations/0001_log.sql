@@ -132,7 +132,6 @@ create index if not exists deliveries_due on penstock.deliveries (group_id, avai
 create index if not exists deliveries_key on penstock.deliveries (group_id, bucket, ordering_key, "offset") where state <> 'PUBLISHED';
 create index if not exists deliveries_state on penstock.deliveries (group_id, state, "offset");
 create index if not exists deliveries_dead on penstock.deliveries (group_name, updated_at desc) where state = 'DEAD';
-create index if not exists deliveries_offset on penstock.deliveries ("offset");
 
 create table if not exists penstock.returned (
   id           bigint generated always as identity primary key,

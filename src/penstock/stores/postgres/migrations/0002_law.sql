@@ -84,7 +84,12 @@ begin
   return new;
 end $$;
 drop trigger if exists transition on penstock.deliveries;
-create trigger transition before update of state on penstock.deliveries for each row execute function penstock.transition();
+-- (Asked here, a row that is in order costs no call of the function.)
+create trigger transition before update of state on penstock.deliveries for each row
+  when ((old.state, new.state) not in (('PENDING', 'CLAIMED'), ('CLAIMED', 'PUBLISHED'), ('CLAIMED', 'PENDING'),
+                                       ('CLAIMED', 'DEAD'), ('PUBLISHED', 'PENDING'), ('DEAD', 'PENDING'))
+        or (new.state <> 'CLAIMED' and new.lease is not null) or (new.state = 'DEAD') <> (new.dead_at is not null))
+  execute function penstock.transition();
 alter table penstock.deliveries enable always trigger transition;
 
 create or replace function penstock.keep_delivery() returns trigger
@@ -101,7 +106,12 @@ begin
   return new;
 end $$;
 drop trigger if exists keep_delivery on penstock.deliveries;
-create trigger keep_delivery before update on penstock.deliveries for each row execute function penstock.keep_delivery();
+create trigger keep_delivery before update on penstock.deliveries for each row
+  when ((old.group_id, old."offset", old.stream, old.group_name, old.event_id, old.event_type, old.ordering_key, old.bucket)
+        is distinct from
+        (new.group_id, new."offset", new.stream, new.group_name, new.event_id, new.event_type, new.ordering_key, new.bucket)
+        or new.attempts < old.attempts)
+  execute function penstock.keep_delivery();
 alter table penstock.deliveries enable always trigger keep_delivery;
 
 -- A row is born PENDING, or as the outcome of an open lease that contains its offset.
@@ -121,7 +131,8 @@ begin
   return new;
 end $$;
 drop trigger if exists born on penstock.deliveries;
-create trigger born before insert on penstock.deliveries for each row execute function penstock.born();
+create trigger born before insert on penstock.deliveries for each row when (new.state <> 'PENDING')
+  execute function penstock.born();
 alter table penstock.deliveries enable always trigger born;
 
 -- The owner's functions that may remove.

@@ -48,41 +48,54 @@ select count(*)::int as members from penstock.events e
          select 1 from penstock.deliveries d where d.group_id = %(without_rows_of)s::int and d."offset" = e."offset"));
 
 -- name: settle.insert_rows
--- Exceptions out of a range: each gets a row, born as the outcome of this open lease.
-insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, attempts, failures, replays, available_at, lease, last_error, error_code, reason,
-                                 dead_at, updated_at)
-select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, mod(e."offset", 256)), r.state, %(attempts)s, r.failures, %(replays)s, r.available_at,
-       case when r.state = 'DEAD' then %(lease)s::bigint end, r.error, r.code, r.reason, r.dead_at, %(now)s
-  from jsonb_to_recordset(%(rows)s::jsonb) as r("offset" bigint, state text, available_at timestamptz, reason text,
-                                                failures int, error text, code text, dead_at timestamptz)
-  join penstock.events e on e."offset" = r."offset" and e.stream = %(stream)s;
+-- Exceptions out of a range: each gets a row, born as the outcome of this open lease, and a line in the attempt log.
+with r as materialized (
+  select * from jsonb_to_recordset(%(rows)s::jsonb) as o("offset" bigint, state text, available_at timestamptz, reason text,
+                                                            failures int, error text, code text, outcome text,
+                                                            dead_at timestamptz)
+), written as (
+  insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
+                                   state, attempts, failures, replays, available_at, lease, last_error, error_code,
+                                   reason, dead_at, updated_at)
+  select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
+         coalesce(e.bucket, mod(e."offset", 256)), r.state, %(attempts)s, r.failures, %(replays)s, r.available_at,
+         case when r.state = 'DEAD' then %(lease)s::bigint end, r.error, r.code, r.reason, r.dead_at, %(now)s
+    from r join penstock.events e on e."offset" = r."offset" and e.stream = %(stream)s
+  returning "offset", attempts, failures, replays
+)
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
+                                  claimed_at, ended_at, lease)
+select %(group_id)s, w."offset", w.attempts, w.failures, w.replays, r.outcome, r.error, r.code, %(claimed_by)s,
+       %(claimed_at)s, %(now)s, %(lease)s
+  from written w join r on r."offset" = w."offset";
 
 -- name: settle.update_rows
--- Exceptions out of a list.
-update penstock.deliveries d
-   set state = r.state, claimed_at = null, claimed_by = null, failures = d.failures + r.failures,
-       available_at = r.available_at, reason = r.reason, last_error = coalesce(r.error, d.last_error),
-       error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = %(now)s
-  from jsonb_to_recordset(%(rows)s::jsonb) as r("offset" bigint, state text, available_at timestamptz, reason text,
-                                                failures int, error text, code text, dead_at timestamptz)
- where d.group_id = %(group_id)s and d."offset" = r."offset" and d.state = 'CLAIMED' and d.lease = %(lease)s;
+-- Exceptions out of a list, and a line in the attempt log for each.
+with r as materialized (
+  select * from jsonb_to_recordset(%(rows)s::jsonb) as o("offset" bigint, state text, available_at timestamptz, reason text,
+                                                            failures int, error text, code text, outcome text,
+                                                            dead_at timestamptz)
+), written as (
+  update penstock.deliveries d
+     set state = r.state, claimed_at = null, claimed_by = null, lease = null, failures = d.failures + r.failures,
+         available_at = r.available_at, reason = r.reason, last_error = coalesce(r.error, d.last_error),
+         error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = %(now)s
+    from r
+   where d.group_id = %(group_id)s and d."offset" = r."offset" and d.state = 'CLAIMED' and d.lease = %(lease)s
+  returning d."offset", d.attempts, d.failures, d.replays
+)
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
+                                  claimed_at, ended_at, lease)
+select %(group_id)s, w."offset", w.attempts, w.failures, w.replays, r.outcome, r.error, r.code, %(claimed_by)s,
+       %(claimed_at)s, %(now)s, %(lease)s
+  from written w join r on r."offset" = w."offset";
 
 -- name: settle.publish_rows
 update penstock.deliveries
-   set state = 'PUBLISHED', published_at = %(now)s, claimed_at = null, claimed_by = null, reason = null,
+   set state = 'PUBLISHED', published_at = %(now)s, claimed_at = null, claimed_by = null, lease = null, reason = null,
        updated_at = %(now)s
  where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'CLAIMED'
    and lease = %(lease)s;
-
--- name: settle.log
-insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
-                                  claimed_at, ended_at, lease)
-select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, %(claimed_by)s,
-       %(claimed_at)s, %(now)s, %(lease)s
-  from jsonb_to_recordset(%(rows)s::jsonb) as r("offset" bigint, outcome text, error text, code text)
-  join penstock.deliveries d on d.group_id = %(group_id)s and d."offset" = r."offset";
 
 -- name: reap.expired
 select id from penstock.open_lease where group_id = %(group_id)s and expires_at <= %(now)s order by id;

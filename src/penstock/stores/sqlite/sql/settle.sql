@@ -81,7 +81,18 @@ select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e
           json_extract(value, '$.dead_at') as dead_at
           from json_each(:rows)) r
  cross join penstock_events e on e."offset" = r."offset"
- where e.stream = :stream;
+ where e.stream = :stream
+;;
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
+                                  claimed_at, ended_at, lease)
+select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, :claimed_by,
+       :claimed_at, :now, :lease
+  from (select json_extract(value, '$.offset') as "offset",
+          json_extract(value, '$.outcome') as outcome,
+          json_extract(value, '$.error') as error,
+          json_extract(value, '$.code') as code
+          from json_each(:rows)) r
+ cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = r."offset";
 
 -- name: settle.update_rows
 -- Exceptions out of a list. (The LIMIT keeps SQLite from looking for each row's outcome instead of each outcome's row.)
@@ -100,15 +111,8 @@ update penstock_deliveries as d
           from json_each(:rows) o
          cross join penstock_deliveries x on x.group_id = :group_id and x."offset" = json_extract(o.value, '$.offset')
          limit -1) r
- where d.rowid = r.id and d.state = 'CLAIMED' and d.lease = :lease;
-
--- name: settle.publish_rows
-update penstock_deliveries
-   set state = 'PUBLISHED', published_at = :now, claimed_at = null, claimed_by = null, reason = null, updated_at = :now
- where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'CLAIMED'
-   and lease = :lease;
-
--- name: settle.log
+ where d.rowid = r.id and d.state = 'CLAIMED' and d.lease = :lease
+;;
 insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
                                   claimed_at, ended_at, lease)
 select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, :claimed_by,
@@ -118,7 +122,14 @@ select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.e
           json_extract(value, '$.error') as error,
           json_extract(value, '$.code') as code
           from json_each(:rows)) r
- cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = r."offset";
+ cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = r."offset"
+ where d.state <> 'CLAIMED';
+
+-- name: settle.publish_rows
+update penstock_deliveries
+   set state = 'PUBLISHED', published_at = :now, claimed_at = null, claimed_by = null, reason = null, updated_at = :now
+ where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'CLAIMED'
+   and lease = :lease;
 
 -- name: reap.expired
 select id from penstock_leases where group_id = :group_id and outcome is null and expires_at <= :now order by id;

@@ -1,0 +1,69 @@
+"""Leases that are claimed and read while another one is worked on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from penstock.core.lease import Idle
+from penstock.engine.state import LeaseState
+from penstock.log.lease import Lease
+
+_BUSY = 500  # events: a lease of a lane that is so large will not be the last
+_DEEP = 2  # leases ahead where reading takes longer than handling
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A lease, the state of its keys as it was when it was claimed, and how long all that took."""
+
+    lease: Lease
+    state: LeaseState
+    seconds: float
+
+
+class Ahead:
+    """Claims in threads of its own. One lease ahead is enough, unless it takes longer to read one than to handle it."""
+
+    def __init__(self, claim: Callable[[int], Taken | Idle], group: str) -> None:
+        self._claim = claim
+        self._threads = ThreadPoolExecutor(_DEEP, f"penstock-ahead-{group}")
+        self._coming: deque[Future[Taken | Idle]] = deque()
+        self._more = False
+        self._handled = 0.0  # seconds the last lease took to handle
+
+    def handled(self, seconds: float) -> None:
+        """The last lease took so long."""
+        self._handled = seconds
+
+    def fetch(self, behind: Taken, limit: int, claimed: int) -> None:
+        """Claim what comes behind a lease, if it looks as if there were more: a trickle is not worth it."""
+        lease = behind.lease
+        if lease.is_range:  # a few retries in between say nothing about what comes behind
+            self._more = len(lease) >= min(claimed, _BUSY) or bool(lease.left)
+        if not self._more:
+            return
+        wanted = _DEEP if behind.seconds > self._handled else 1
+        while len(self._coming) < wanted:
+            self._coming.append(self._threads.submit(self._claim, limit))
+
+    def next(self) -> Taken | None:
+        """The lease that was claimed first, if there is one."""
+        while self._coming:
+            found = self._coming.popleft().result()
+            if isinstance(found, Taken):
+                return found
+        return None
+
+    def take_all(self) -> list[Taken]:
+        """Whatever was claimed and not handed out."""
+        found = []
+        while (one := self.next()) is not None:
+            found.append(one)
+        return found
+
+    def close(self) -> None:
+        """End its threads; nothing may be coming any more."""
+        self._threads.shutdown()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.core.limits import FIRST_LEASE, SUSPECT_PIECES
 
 _GROWTH = 8  # a lease is at most so many times the last one: one quick lease proves little
-_SHARES = 4  # of what is left, one lease takes at most one
+_SHARES = 6  # of what is left, one lease takes at most one
 _LEAST_SECONDS = 0.1  # but never so little that claiming it costs more than handling it
 _SAFE = 1_000  # events in a lease that went well: the danger is behind us
 _WEIGHT = 0.5  # of the newest measurement
@@ -36,6 +36,10 @@ class Pace:
         if self._left is None or self._rate is None:
             return self._limit
         return min(self._limit, max(self._left // _SHARES, int(self._rate * _LEAST_SECONDS), 1))
+
+    def seconds_for(self, count: int) -> float:
+        """About how long so many events take; 0 where nobody knows."""
+        return 0.0 if self._rate is None else count / self._rate
 
     def saw(self, left: int | None) -> None:
         """So many events lie behind the last lease; None where nobody knows."""

@@ -105,7 +105,8 @@ class Worker:
                 waiting.found()
                 pace.saw(found.lease.left)
                 if not self._circuit.is_open and not pace.careful:
-                    self._ahead.fetch(found, pace.limit, claimed=limit)
+                    expected = pace.seconds_for(len(found.lease))
+                    self._ahead.fetch(found, lambda: pace.limit, claimed=limit, seconds=expected)
                 self._work(found, pace)
         finally:
             try:

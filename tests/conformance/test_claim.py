@@ -276,3 +276,29 @@ def test_a_thin_lane_is_found_behind_a_long_stretch_of_others(log: penstock.Log)
     assert [[event.ordering_key for event in lease.events] for lease in found if lease] == [[busy] * 10, [thin]]
     assert found[1] is not None and found[1].events[0].event_id == last.event_id
     assert log.claim("orders", "g", limit=10, claimed_by="w") is None
+
+
+@pytest.mark.shows("K26")
+def test_ten_workers_killed_on_one_event_each_pause_the_group(clocked: penstock.Log, clock: VirtualClock) -> None:
+    """Whoever holds an event alone and is never heard of again has died of it; a success in between breaks the row."""
+    orders(clocked, 30)
+    clocked.create_group("orders", "g", retry=penstock.Retry(max_attempts=9, base_seconds=10_000))
+
+    def die(times: int) -> None:
+        for _ in range(times):
+            assert clocked.claim("orders", "g", limit=1, claimed_by="w") is not None
+            clock.advance(61)
+
+    die(9)
+    lease = clocked.claim("orders", "g", limit=1, claimed_by="w")
+    assert lease is not None and lease.settle().published == 1
+    die(9)
+    clocked.reap()
+    assert not clocked.groups("orders")[0].paused, "nine, a success, and nine"
+    die(1)
+    assert clocked.claim("orders", "g", limit=1, claimed_by="w") is None
+    (group,) = clocked.groups("orders")
+    assert group.paused and str(group.pause_reason).startswith("crash_loop: 10 events in a row")
+    clocked.resume("orders", "g")
+    die(1)
+    assert clocked.claim("orders", "g", limit=1, claimed_by="w") is not None, "the count begins anew"

@@ -160,6 +160,14 @@ def dies_late(event: Event) -> None:
     time.sleep(0.6)
 
 
+_KEPT: list[bytearray] = []
+
+
+def leaking(event: Event) -> None:
+    """Nobody's fault in particular: each event keeps a little."""
+    _KEPT.append(bytearray(2**20))
+
+
 def slow(event: Event) -> None:
     note(f"{event.offset} begin")
     time.sleep(event.json().get("seconds", 0.02))

@@ -115,6 +115,16 @@ def test_with_many_in_flight_only_the_culprit_is_blamed(
 
 
 @pytest.mark.shows("S01")
+def test_a_leak_is_seen_however_busy_the_process_is(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports come so often that the engine never waits: it looks at the memory all the same."""
+    monkeypatch.setattr("penstock.engine.isolated._CHUNK", 2)
+    log.append_many("orders", [{"payload": {}, "type": "t"}] * 1_000)
+    engine = drain(log, subscription(handlers.leaking, memory_mb=300))
+    assert engine.snapshot()["orders/g"]["deaths"] >= 2
+    assert len(log.deliveries("orders", "g", state="PUBLISHED")) == 1_000
+
+
+@pytest.mark.shows("S01")
 def test_async_handlers_time_out_and_die_alone(log: penstock.Log) -> None:
     payloads = [{"seconds": 3600 if n == 5 else 0.001, "do": "exit" if n == 11 else None} for n in range(30)]
     log.append_many("orders", [{"payload": payload, "type": "t"} for payload in payloads])

@@ -55,7 +55,11 @@ class Isolated:
             self._process.wait_ready()
 
     def stop(self) -> None:
-        """Let the process go."""
+        """Let the process go, for good."""
+        self._retire()
+        self.marks.close()
+
+    def _retire(self) -> None:
         if self._process is not None:
             self._process.stop()
             self._process = None
@@ -63,7 +67,7 @@ class Isolated:
     def run(self, work: Work) -> None:
         """Feed the lease to the child until its end, or until the stop flag is up."""
         if any(_killed_before(error) for _, _, error, _ in work.events.retries or ()):
-            self.stop()  # whatever took a process down before begins in a fresh one
+            self._retire()  # whatever took a process down before begins in a fresh one
         _Run(self, work).run()
 
     def process(self) -> HandlerProcess:
@@ -92,6 +96,7 @@ class _Run:
         self._begun: HandlerProcess | None = None
         self._since: dict[int, tuple[int, float]] = {}  # slot -> (what is in it, since when)
         self._quiet = 0
+        self._looked = time.monotonic()
 
     def run(self) -> None:
         while self._sent or (self._waiting and not self._work.marks.stop[0]):
@@ -104,7 +109,8 @@ class _Run:
                 self._quiet = 0
             elif isinstance(answer, Died):
                 self._died(Failure("process_died", f"process_died: {answer}"))
-            elif (verdict := self._overdue() or self._overfed(process)) is not None:
+                continue
+            if time.monotonic() - self._looked >= _TICK and (verdict := self._overdue() or self._overfed(process)):
                 self._died(*verdict)
 
     def _chunks(self) -> list[tuple[int, int]]:
@@ -144,7 +150,7 @@ class _Run:
 
     def _overdue(self) -> tuple[Failure, int] | None:
         """The event that has been running for too long."""
-        now = time.monotonic()
+        now = self._looked = time.monotonic()
         for slot, value in enumerate(self._work.marks.slots):
             known, since = self._since.get(slot, (0, now))
             if not value or value != known:

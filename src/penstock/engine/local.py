@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from penstock.engine.counters import Counters
 from penstock.engine.declaring import declare
 from penstock.engine.subscription import Subscription
+from penstock.engine.waiting import AWAY
 from penstock.engine.watch import Watch
 from penstock.engine.worker import Worker
-from penstock.errors import StoreBusy, StoreUnavailable
 from penstock.log.log import Log
 
 logger = logging.getLogger("penstock")
@@ -41,6 +41,7 @@ class LocalEngine:
         self._ended = threading.Event()
         self._error: BaseException | None = None
         self._began = time.monotonic()
+        self._switch_seconds = sys.getswitchinterval()
         self.counters = {one.name: Counters() for one in subscriptions}
         self.paused: dict[str, str] = {}  # groups that could not be drained, and why
         self._workers = [
@@ -59,7 +60,8 @@ class LocalEngine:
         self._watch.start()
         # A handler that computes gives way to the thread that reads ahead; at the interpreter's own pace that thread
         # would wait 5 ms for each of its many small steps.
-        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_SECONDS))
+        self._switch_seconds = sys.getswitchinterval()
+        sys.setswitchinterval(min(self._switch_seconds, _SWITCH_SECONDS))
         for thread in self._threads:
             thread.start()
         self._keeper.start()
@@ -116,12 +118,13 @@ class LocalEngine:
             for thread in self._threads:
                 thread.join()
             self._watch.stop()
+            sys.setswitchinterval(self._switch_seconds)
             self._ended.set()
 
     def _reap(self) -> None:
         try:
             self._log.reap()
-        except (StoreBusy, StoreUnavailable) as error:
+        except AWAY as error:
             logger.warning("reap: %s", error)
 
     def _drained(self) -> bool:
@@ -132,7 +135,7 @@ class LocalEngine:
             before = self._log.end()
             left = [worker.subscription for worker in self._workers if not self._finished(worker.subscription)]
             return not left and self._log.end() == before
-        except (StoreBusy, StoreUnavailable):
+        except AWAY:
             return False  # the workers say so, and try again
 
     def _finished(self, one: Subscription) -> bool:

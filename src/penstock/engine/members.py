@@ -21,21 +21,13 @@ from penstock.engine.member_process import Hello, MemberProcess, Message
 from penstock.engine.process import Died
 from penstock.engine.running_app import Outcome, Progress, stopping_by_signal
 from penstock.engine.subscription import Subscription
-from penstock.errors import (
-    CommitUnknown,
-    HandlerUnreachable,
-    InvalidInput,
-    PenstockError,
-    StoreBusy,
-    StoreUnavailable,
-    all_errors,
-)
+from penstock.engine.waiting import AWAY
+from penstock.errors import HandlerUnreachable, InvalidInput, PenstockError, all_errors
 
 _TICK = 0.2
 _RESTART_SECONDS = (0.5, 30.0)  # the pause before a new member: it doubles from the first to the last
 _STEADY_SECONDS = 60.0  # a member that lived so long was not the cause of the last death
 _QUIET_DEATHS = 5  # deaths before the first report, in a row, before we stop trying
-_AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)  # errors of the database that may pass
 logger = logging.getLogger("penstock")
 
 
@@ -232,7 +224,7 @@ class Members:
     def _ended(self, place: _Place, member: MemberProcess, died: Died) -> None:
         """Decide what the end of a member means: a wish, a job done, an error of all, or a loss to be made good."""
         error = _error(member.last)
-        if error is not None and not (self._begun and isinstance(error, _AWAY)):
+        if error is not None and not (self._begun and isinstance(error, AWAY)):
             self._fail(error)
             return
         if error is None and member.last is not None and (self._stopping or not member.last["asked"]):

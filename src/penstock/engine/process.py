@@ -66,6 +66,8 @@ class HandlerProcess:
             )
         self._socket = ours
         self._socket.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
         self._frames = wire.Frames()
         self._outgoing: deque[memoryview] = deque()
         self._incoming: deque[Any] = deque()
@@ -100,18 +102,19 @@ class HandlerProcess:
         until = time.monotonic() + seconds
         while not self._incoming:
             left = max(0.0, until - time.monotonic())
-            readable, writable, _ = select.select([self._socket], [self._socket] if self._outgoing else [], [], left)
+            self._poll.modify(self._socket, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+            ready = sum(happened for _, happened in self._poll.poll(1000 * left))
             try:
-                if readable:
+                if ready & ~select.POLLOUT:
                     data = self._socket.recv(_READ)
                     if not data:
                         return self.kill()
                     self._incoming.extend(header for header, _ in self._frames.feed(data))
-                if writable:
+                if ready & select.POLLOUT:
                     self._write()
             except Exception:  # the other end is gone, or sends bytes that are no message: its memory is in ruins
                 return self.kill()
-            if not readable and not writable and not left:
+            if not ready and not left:
                 return None
         found: Ready | Report = self._incoming.popleft()
         return found

@@ -60,9 +60,7 @@ class Runner:
         self._policy = subscription.policy
         self._ordered, self._keyed = subscription.ordered, subscription.keyed
         self._by_type: dict[str, Handler | None] = {}
-        self.itemized = (
-            False  # effects event by event: from the first on that the settle may refuse, until the lease ends
-        )
+        self.itemized = False  # effects event by event: from the first that may be refused, until the lease ends
         self._loop: asyncio.Runner | None = None
 
     def run(self, job: Job) -> Report:

@@ -7,8 +7,10 @@ import time
 
 from penstock.core.lease import Idle
 from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
-from penstock.errors import StoreBusy, StoreUnavailable
+from penstock.errors import CommitUnknown, StoreBusy, StoreUnavailable
 from penstock.log.log import Log
+
+AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)  # errors of the database that may pass
 
 
 class Waiting:
@@ -35,5 +37,5 @@ class Waiting:
     def _grew(self, end: int) -> bool:
         try:
             return self._log.end() > end
-        except (StoreBusy, StoreUnavailable):
+        except AWAY:
             return True  # the claim will say so

@@ -23,16 +23,15 @@ from penstock.engine.pace import Pace
 from penstock.engine.settling import Settling
 from penstock.engine.state import LeaseState
 from penstock.engine.subscription import Subscription
-from penstock.engine.waiting import Waiting
+from penstock.engine.waiting import AWAY, Waiting
 from penstock.engine.watch import Watch
 from penstock.engine.work import Work
-from penstock.errors import CommitUnknown, LeaseLost, StoreBusy, StoreUnavailable
+from penstock.errors import LeaseLost
 from penstock.log.lease import Lease
 from penstock.log.log import Log
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock")
-_AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)  # errors of the database that may pass
 _RETRY_SECONDS = (0.1, 5.0)
 _SETTLES = 2  # at a time: a lease of a few retries is handled before the one before it is settled
 
@@ -219,7 +218,7 @@ class Worker:
         """Settle; where that is impossible, find the event that makes it so in smaller and smaller leases."""
         try:
             return settling.settle()
-        except (LeaseLost, *_AWAY):
+        except (LeaseLost, *AWAY):
             raise
         except Exception as error:
             logger.warning("%s: the settle failed: %s: %s", self.subscription.name, type(error).__name__, error)
@@ -236,7 +235,7 @@ class Worker:
                 self.counters.add(lost=1)
                 logger.warning("%s: %s", self.subscription.name, error.message)
                 return None
-            except _AWAY as error:
+            except AWAY as error:
                 self.counters.add(store_errors=1)
                 logger.warning("%s: %s", self.subscription.name, error)
                 if self._stopping.wait(pause):

@@ -27,6 +27,7 @@ def claim(
     expired = [lease for lane in lanes for lease in lane.expired_ids]
     if expired:
         reap.reap_leases(tx, group, expired, now)
+        group = groups.get(tx, stream, group_name)  # the crash-loop guard may have paused it
         lanes = _look(tx, group, now)
     if group.paused:
         return Idle(None, paused=True)

@@ -18,7 +18,7 @@ def watch(tx: Transaction, group: Group, codes: Iterable[str | None], by: str) -
     """Pause the group if the last deaths, of different events, had no success between them (or after a resume)."""
     if group.paused or DEATHS.isdisjoint(codes):
         return
-    row = tx.one("guard.deaths", group_id=group.group_id, most=SOLO_DEATHS)
+    row = tx.one("guard.deaths", group_id=group.group_id, codes=sorted(DEATHS), most=SOLO_DEATHS)
     assert row is not None
     if row.deaths < SOLO_DEATHS or tx.one("guard.success", group_id=group.group_id, since=row.since) is not None:
         return

@@ -28,7 +28,7 @@ def available() -> bool:
 
 def literal(statement: str, params: Mapping[str, Any]) -> str:
     """The statement with its values in it: with parameters the driver would not stream."""
-    return _PLACEHOLDER.sub(lambda found: sql.quote(params[found[1]]), statement).replace("%%", "%")
+    return _PLACEHOLDER.sub(lambda found: sql.quote(params[found[1]]), statement)
 
 
 class ArrowReader:

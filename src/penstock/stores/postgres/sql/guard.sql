@@ -4,13 +4,13 @@
 select count(*)::int as deaths, min(lease) as since from (
   select "offset", max(lease) as lease from (
     select "offset", lease from penstock.attempt_log l
-     where group_id = %(group_id)s and outcome <> 'expired' and error_code in ('process_died', 'out_of_memory', 'lease_expired')
+     where group_id = %(group_id)s and outcome <> 'expired' and error_code = any(%(codes)s::text[])
        and ended_at > coalesce((select max(a.at) from penstock.audit a join penstock.groups g
                                     on g.stream = a.stream and g.group_name = a.group_name
                                  where g.group_id = %(group_id)s and a.action = 'resume'), '-infinity')
        and not exists (select 1 from penstock.attempt_log e
                         where e.group_id = %(group_id)s and e."offset" = l."offset" and e.id < l.id
-                          and e.outcome <> 'expired' and e.error_code = l.error_code)
+                          and e.outcome <> 'expired' and e.error_code = any(%(codes)s::text[]))
      order by id desc limit 10 * %(most)s) newest
    group by "offset" order by max(lease) desc limit %(most)s) deaths;
 

@@ -4,13 +4,13 @@
 select count(*) as deaths, min(lease) as since from (
   select "offset", max(lease) as lease from (
     select "offset", lease from penstock_attempt_log l
-     where group_id = :group_id and outcome <> 'expired' and error_code in ('process_died', 'out_of_memory', 'lease_expired')
+     where group_id = :group_id and outcome <> 'expired' and error_code in (select value from json_each(:codes))
        and ended_at > coalesce((select max(a.at) from penstock_audit a join penstock_groups g
                                     on g.stream = a.stream and g.group_name = a.group_name
                                  where g.group_id = :group_id and a.action = 'resume'), 0)
        and not exists (select 1 from penstock_attempt_log e
                         where e.group_id = :group_id and e."offset" = l."offset" and e.id < l.id
-                          and e.outcome <> 'expired' and e.error_code = l.error_code)
+                          and e.outcome <> 'expired' and e.error_code in (select value from json_each(:codes)))
      order by id desc limit 10 * :most) newest
    group by "offset" order by max(lease) desc limit :most) deaths;
 

@@ -1,0 +1,81 @@
+"""A large lease is read as Arrow, a small one as rows: nobody can tell which."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.core.columns import ArrowColumns, RowColumns, unpack
+from penstock.core.events import Events
+from penstock.errors import StoreUnavailable
+from penstock.stores.postgres import arrow
+
+FIELDS = (
+    *("offset", "event_id", "event_type", "payload", "content_type", "headers", "metadata", "partition_key"),
+    *("ordering_key", "available_at", "created_at", "attempts", "failures", "last_error", "replays"),
+    *("claimed_at", "claimed_by"),
+)
+COUNT = arrow.FROM_EVENTS + 200
+
+
+def seen(events: Any) -> list[tuple[Any, ...]]:
+    return [tuple(getattr(event, field) for field in FIELDS) for event in events]
+
+
+def fill(log: penstock.Log) -> None:
+    past = datetime.datetime(2020, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.UTC)
+    log.append_many(
+        "orders",
+        [
+            {
+                "payload": bytes([n % 256]) * (n % 7) if n % 2 else {"größe": n, "percent": "100 %% %(low)s"},
+                "type": f"order.t{n % 3}",
+                "ordering_key": None if n % 5 == 0 else f"schlüssel-{n % 11}",
+                "partition_key": "p" if n % 4 == 0 else None,
+                "headers": {"tenant": "eu", "quote": "it's"} if n % 3 == 0 else None,
+                "metadata": {"trace": n} if n % 6 == 0 else None,
+                "available_at": past if n % 8 == 0 else None,
+            }
+            for n in range(8 * COUNT)
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    "group",
+    [{}, {"keyed": True}, {"types": ["order.t1"]}, {"headers": {"tenant": "eu"}}],
+    ids=["all", "lane", "type", "header"],
+)
+def test_arrow_and_rows_show_the_same_events(
+    postgres_log: penstock.Log, group: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(postgres_log)
+    postgres_log.create_group("orders", "g", **group)
+    lease = postgres_log.claim("orders", "g", limit=COUNT, claimed_by="w")
+    assert lease is not None and isinstance(lease.events._columns, ArrowColumns) and len(lease) >= arrow.FROM_EVENTS
+    monkeypatch.setattr(arrow, "available", lambda: False)
+    rows = postgres_log.store.read_lease(lease._row)
+    assert isinstance(rows, RowColumns)
+    assert seen(lease.events) == seen(Events(rows, "orders", lease.events.claim))
+    for columns in (lease.events._columns, rows):  # and in the handler's process
+        packed = Events(unpack(*columns.pack(10, 60)), "orders", lease.events.claim)
+        assert seen(packed) == seen(lease.events)[10:60]
+
+
+def test_a_connection_that_broke_is_replaced(postgres_log: penstock.Log) -> None:
+    fill(postgres_log)
+    postgres_log.create_group("orders", "g")
+    lease = postgres_log.claim("orders", "g", limit=COUNT, claimed_by="w")
+    assert lease is not None
+    with postgres_log.store.transaction() as tx:
+        tx.user_sql(
+            "do $$ begin perform pg_terminate_backend(pid) from pg_stat_activity "
+            "where pid <> pg_backend_pid() and datname = current_database() and application_name <> 'penstock'; end $$",
+            (),
+        )
+    with pytest.raises(StoreUnavailable):
+        postgres_log.store.read_lease(lease._row)
+    assert len(postgres_log.store.read_lease(lease._row)) == COUNT

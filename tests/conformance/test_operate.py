@@ -334,3 +334,22 @@ def test_a_group_is_what_it_was_made(log: penstock.Log) -> None:
     for other in ({}, {"types": ["b"]}, {"types": ["a.*"], "headers": {"x": "y"}, "ordering": "key"}):
         with pytest.raises(penstock.GroupExists):
             log.create_group("orders", "g", **other)  # type: ignore[arg-type]
+
+
+@pytest.mark.shows("K33")
+def test_stats_while_groups_come_and_go(make_log: MakeLog) -> None:
+    """Every statement of it sees a newer log than the one before."""
+    other = make_log()
+    orders(other, 3)
+    other.create_group("orders", "stays")
+    seen: list[str] = []
+
+    def meanwhile(when: str, block: str) -> None:
+        if when == "after" and block != "commit":
+            other.create_group("orders", f"g{len(seen)}")
+            if seen:
+                other.delete_group("orders", f"g{len(seen) - 1}")
+            seen.append(block)
+
+    shown = make_log(hook=meanwhile).stats().groups
+    assert len(seen) > 3 and "stays" in {one.group for one in shown}

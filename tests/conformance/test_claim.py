@@ -250,6 +250,27 @@ def test_a_failure_below_a_later_success_is_still_retried(clocked: penstock.Log,
     assert drain(clocked) == [ids[1]]
 
 
+@pytest.mark.shows("K28")
+def test_a_few_retries_let_ranges_pass_for_a_second(clocked: penstock.Log, clock: VirtualClock) -> None:
+    ids = orders(clocked, 12)
+    clocked.create_group("orders", "g", retry=penstock.Retry(base_seconds=0))
+
+    def claim(limit: int = 3) -> list[str]:
+        lease = clocked.claim("orders", "g", limit=limit, claimed_by="w")
+        assert lease is not None
+        lease.settle(failed={ids[1]: "again"} if ids[0] in [event.event_id for event in lease.events] else {})
+        return [event.event_id for event in lease.events]
+
+    assert claim() == ids[:3]
+    assert claim() == ids[3:6], "one due row fills no lease of three"
+    clock.advance(limits.ROWS_WAIT_SECONDS)
+    assert claim() == [ids[1]], "and waits no longer than that"
+    assert claim() == ids[6:9]
+    redriven = clocked.replay("orders", "g", event_ids=ids[3:6])
+    assert redriven.count == 3 and claim() == ids[3:6], "a full lease of rows does not wait at all"
+    assert claim() == ids[9:]
+
+
 @pytest.mark.shows("K26")
 def test_pause_keeps_leases_and_hands_out_nothing_new(log: penstock.Log) -> None:
     orders(log, 4)

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import penstock
+from penstock.stores.guard import DEATHS
 from tests.conformance.helpers import drain
 from tests.support.postgres_server import PostgresServer
 
@@ -98,6 +99,8 @@ def test_a_claim_looks_at_its_share_and_no_more(million: tuple[penstock.Log, psy
         most=100,
     )
     assert ("Seq Scan", "deliveries") not in scans(due)
+    deaths = watched.explain("guard.deaths", group_id=group.group_id, codes=sorted(DEATHS), most=10)
+    assert ("Seq Scan", "attempt_log") not in scans(deaths)
     odd = watched.explain(
         "claim.exceptions",
         group_id=group.group_id,

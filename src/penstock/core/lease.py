@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Any, NamedTuple, NewType
 
 from penstock.core.limits import SUSPECT_PIECES
 
@@ -72,9 +72,8 @@ class Passed:
     """A stretch without a member was passed; claim again at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why an event did not succeed."""
+class Failure(NamedTuple):
+    """Why an event did not succeed. (A tuple: thousands of them cross from the handlers' process.)"""
 
     code: str
     message: str

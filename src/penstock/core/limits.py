@@ -15,6 +15,7 @@ ERROR_BYTES: Final = 8 * 1024
 BATCH: Final = 50_000  # events in one lease, at most
 APPEND_BATCH: Final = 100_000  # events in one append_many
 ROWS_PER_LEASE: Final = 1_000  # exception rows in one lease
+ROWS_WAIT_SECONDS: Final = 1.0  # due rows that fill no lease let ranges pass for so long
 HOLES_PER_LEASE: Final = 1_000  # events a range may step over; else it ends earlier
 SCAN: Final = 50_000  # events one claim looks at (or twice its limit)
 PASS_STRETCH: Final = 1_000  # an unmatched stretch this long is passed by a lease without members

@@ -182,16 +182,19 @@ class GroupModel:
         if self.ordered:
             ceiling = min(self.cursor(lane), lowest.low) if lowest else self.cursor(lane)
         last = self.leases.get(self.last_lease.get(lane, 0))
-        rows_first = last is not None and last.is_range
-        for kind in ("rows", "range") if rows_first else ("range", "rows"):
-            lease = None
-            if kind == "rows":
-                lease = self._claim_rows(lane, ceiling, limit, claimed_by)
-            elif not (self.ordered and lowest):
-                lease = self._claim_range(lane, None, limit, claimed_by)
+        due_rows = self._due_rows(lane, ceiling, limit)
+        if due_rows and last is not None and last.is_range and (self.ordered or self._ripe(due_rows, limit)):
+            return self._claim_rows(lane, due_rows, claimed_by)
+        if not (self.ordered and lowest):
+            lease = self._claim_range(lane, None, limit, claimed_by)
             if lease is not None:
                 return lease
-        return None
+        return self._claim_rows(lane, due_rows, claimed_by) if due_rows else None
+
+    def _ripe(self, due: list[int], limit: int) -> bool:
+        """Whether rows go before the next range: a full lease of them, or one that has waited long enough."""
+        waited = self.now - self.rows[due[0]].available_at
+        return len(due) >= min(limit, limits.ROWS_PER_LEASE) or waited >= timedelta(seconds=limits.ROWS_WAIT_SECONDS)
 
     def _claim_range(self, lane: int, piece: ModelReturned | None, limit: int, claimed_by: str) -> ModelLease | None:
         low = piece.low if piece else self.cursor(lane)
@@ -247,7 +250,7 @@ class GroupModel:
             return Reason.BLOCKED
         return None
 
-    def _claim_rows(self, lane: int, ceiling: int | None, limit: int, claimed_by: str) -> ModelLease | None:
+    def _due_rows(self, lane: int, ceiling: int | None, limit: int) -> list[int]:
         mine = {
             offset: row
             for offset, row in sorted(self.rows.items())
@@ -262,13 +265,13 @@ class GroupModel:
                 if row.state is State.PENDING and row.available_at <= self.now
             ]
             candidates = [offset for _, offset in sorted(due)]
-        candidates = candidates[: min(limit, limits.ROWS_PER_LEASE)]
-        if not candidates:
-            return None
-        if mine[candidates[0]].reason == SUSPECT:
-            taken = candidates[:1]
+        return candidates[: min(limit, limits.ROWS_PER_LEASE)]
+
+    def _claim_rows(self, lane: int, due: list[int], claimed_by: str) -> ModelLease:
+        if self.rows[due[0]].reason == SUSPECT:
+            taken = due[:1]
         else:
-            taken = sorted(offset for offset in candidates if mine[offset].reason != SUSPECT)
+            taken = sorted(offset for offset in due if self.rows[offset].reason != SUSPECT)
         lease = self._open(lane, False, 0, 0, taken, 0, 0, claimed_by)
         for offset in taken:
             row = self.rows[offset]

@@ -83,15 +83,15 @@ class _Attempt:
         ceiling = None
         if ordered:
             ceiling = min(self._cursor(lane), piece.low) if piece is not None else self._cursor(lane)
-        for kind in ("rows", "range") if lane.last_was_range else ("range", "rows"):
-            found: LeaseRow | Passed | None = None
-            if kind == "rows":
-                found = self._take_rows(lane, ceiling)
-            elif not (ordered and piece is not None):
-                found = self._take_next(lane)
+        if lane.last_was_range and (ordered or self._ripe(lane)):
+            found: LeaseRow | Passed | None = self._take_rows(lane, ceiling)
             if found is not None:
                 return found
-        return None
+        if not (ordered and piece is not None):
+            found = self._take_next(lane)
+            if found is not None:
+                return found
+        return self._take_rows(lane, ceiling)
 
     def _lowest_returned(self, lane: Row) -> Row | None:
         if not lane.has_returned:
@@ -110,17 +110,28 @@ class _Attempt:
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
-    def _take_rows(self, lane: Row, ceiling: int | None) -> LeaseRow | None:
+    def _ripe(self, lane: Row) -> bool:
+        """Whether rows go before the next range: a lease costs the same with few of them as with many."""
         if not lane.has_rows:
-            return None
+            return False
+        waiting_since = self.now - timedelta(seconds=limits.ROWS_WAIT_SECONDS)
+        row = self.tx.one("claim.ripe", waiting_since=waiting_since, **self._rows_of(lane))
+        return row is not None and bool(row.ripe)
+
+    def _rows_of(self, lane: Row) -> dict[str, object]:
         low, high = slice_of(lane.lane, self.group.lanes)
-        params = {
+        return {
             "group_id": self.group.group_id,
             "first_bucket": low,
             "last_bucket": high,
             "now": self.now,
             "most": min(self.limit, limits.ROWS_PER_LEASE),
         }
+
+    def _take_rows(self, lane: Row, ceiling: int | None) -> LeaseRow | None:
+        if not lane.has_rows:
+            return None
+        params = self._rows_of(lane)
         if self.group.ordered:
             due = self.tx.rows("claim.ordered_rows", ceiling=ceiling, halts=self.group.on_dead == "halt", **params)
         else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from penstock.core.delivery import Reason, State
 from penstock.core.lanes import slice_of
@@ -53,8 +53,7 @@ def add_returned(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """What becomes of one member that was not published."""
 
     offset: int
@@ -65,33 +64,20 @@ class Given:
     error: str | None = None
     code: str | None = None
     outcome: str = "failed"  # the word in the attempt log
+    dead_at: datetime | None = None
 
 
 def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now: datetime) -> None:
     """Write exceptions: new rows out of a range, changed ones out of a list; each leaves a line in the attempt log."""
     if not rows:
         return
-    packed = [
-        {
-            "offset": row.offset,
-            "state": row.state,
-            "available_at": row.available_at,
-            "reason": row.reason,
-            "failures": row.failures,
-            "error": row.error,
-            "code": row.code,
-            "outcome": row.outcome,
-            "dead_at": now if row.state is State.DEAD else None,
-        }
-        for row in rows
-    ]
     common = {
         "group_id": group.group_id,
         "lease": lease.id,
         "claimed_by": lease.claimed_by,
         "claimed_at": lease.claimed_at,
         "now": now,
-        "rows": packed,
+        "rows": [row._asdict() for row in rows],
     }
     if lease.offsets is None:
         written = tx.run(
@@ -110,28 +96,22 @@ def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now
 
 def bury(offset: int, failure: Failure, now: datetime) -> Given:
     """A failure that ends it."""
-    return Given(offset, State.DEAD, now, failures=1, error=failure.message, code=failure.code, outcome="dead")
+    return Given(offset, State.DEAD, now, None, 1, failure.message, failure.code, "dead", dead_at=now)
 
 
-def fail(
-    group: Group,
-    failures: int,
-    created_at: datetime,
-    offset: int,
-    failure: Failure,
-    now: datetime,
-    jitter: Jitter,
-) -> Given:
+def fail(group: Group, member: Row, failure: Failure, now: datetime, jitter: Jitter) -> Given:
     """A failed attempt: PENDING after the stored backoff, or DEAD when the budget or the age is used up."""
-    if group.retry.exhausted(failures + 1, age_seconds=(now - created_at).total_seconds()):
-        return bury(offset, failure, now)
+    failures = member.failures + 1
+    age = 0.0 if member.created_at is None else (now - member.created_at).total_seconds()
+    if group.retry.exhausted(failures, age_seconds=age):
+        return bury(member.offset, failure, now)
     delay = failure.retry_after_seconds
     if delay is None:
-        delay = group.retry.delay_seconds(failures + 1, u=jitter())
+        delay = group.retry.delay_seconds(failures, u=jitter())
     return Given(
-        offset,
+        member.offset,
         State.PENDING,
-        now + timedelta(seconds=delay),
+        now + timedelta(seconds=delay) if delay else now,
         reason=Reason.RETRY,
         failures=1,
         error=failure.message,
@@ -148,7 +128,8 @@ def members_of(
     offsets: list[int] | None = None,
     keys: list[str] | None = None,
 ) -> list[Row]:
-    """Members of a lease: all, up to an offset, some by offset or those of some keys; with their earlier failures."""
+    """Members of a lease: all, up to an offset, some by offset or those of some keys; with their earlier failures, and
+    with their age where the group asks for it."""
     first, last = slice_of(lease.lane, lease.lanes)
     span = group.span(lease.binding) if lease.offsets is None else None
     return tx.rows(
@@ -166,6 +147,7 @@ def members_of(
         headers=span.headers if span else None,
         offsets=offsets,
         keys=keys,
+        aged=group.retry.max_age_seconds is not None,
     )
 
 

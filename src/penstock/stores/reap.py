@@ -59,6 +59,6 @@ def _blame(tx: Transaction, group: Group, lease: Row, message: str, now: datetim
     """The process died while this event was alone with it."""
     (member,) = members_of(tx, group, lease)
     failure = Failure("lease_expired", message)
-    given = fail(group, member.failures, member.created_at, member.offset, failure, now, random.random)
+    given = fail(group, member, failure, now, random.random)
     write_rows(tx, lease, group, [given], now)
     guard.watch(tx, group, [failure.code], lease.claimed_by)

@@ -239,5 +239,4 @@ class _Settling:
         return held_back(members, stopped)
 
     def _failure(self, offset: int, failure: Failure) -> Given:
-        before = self.known[offset]
-        return fail(self.group, before.failures, before.created_at, offset, failure, self.now, self.jitter)
+        return fail(self.group, self.known[offset], failure, self.now, self.jitter)

@@ -152,7 +152,7 @@ create table if not exists penstock.returned (
 create index if not exists returned_low on penstock.returned (group_id, lanes, lane, low);
 
 create table if not exists penstock.attempt_log (
-  id         bigint generated always as identity primary key,
+  id         bigint generated always as identity,
   group_id   integer not null,
   "offset"   bigint not null,
   attempt    integer not null,
@@ -164,9 +164,11 @@ create table if not exists penstock.attempt_log (
   claimed_by text,
   claimed_at timestamptz,
   ended_at   timestamptz not null,
-  lease      bigint
+  lease      bigint,
+  primary key (group_id, "offset", id)
 );
-create index if not exists attempt_log_event on penstock.attempt_log (group_id, "offset", id);
+create index if not exists attempt_log_deaths on penstock.attempt_log (group_id, id)
+  where error_code in ('process_died', 'out_of_memory', 'lease_expired');
 
 create table if not exists penstock.state (
   group_id   integer not null,

@@ -57,6 +57,13 @@ select (select min(available_at) from penstock.deliveries
        (select min(available_at) from penstock.returned
          where group_id = %(group_id)s and available_at > %(now)s) as returned_at;
 
+-- name: claim.ripe
+select count(*) >= %(most)s or bool_or(available_at <= %(waiting_since)s) as ripe from (
+  select available_at from penstock.deliveries
+   where group_id = %(group_id)s and state = 'PENDING' and available_at <= %(now)s
+     and bucket between %(first_bucket)s and %(last_bucket)s
+   order by available_at limit %(most)s) due;
+
 -- name: claim.due_rows
 select "offset", coalesce(reason = 'suspect', false) as suspect from penstock.deliveries
  where group_id = %(group_id)s and state = 'PENDING' and available_at <= %(now)s

@@ -22,9 +22,11 @@ returning members;
 
 -- name: settle.members
 -- Members of a lease: all, some by offset, or those of some keys; with the failures each had before.
-select e."offset", e.event_id, e.ordering_key, e.created_at, coalesce(d.failures, 0) as failures
+select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as created_at,
+       case when %(listed)s::bigint[] is null then 0 else coalesce((  -- an event of a range has no row
+         select d.failures from penstock.deliveries d
+          where d.group_id = %(group_id)s and d."offset" = e."offset"), 0) end as failures
   from penstock.events e
-  left join penstock.deliveries d on d.group_id = %(group_id)s and d."offset" = e."offset"
  where (%(listed)s::bigint[] is null or e."offset" = any(%(listed)s::bigint[]))
    and (%(listed)s::bigint[] is not null or (
          e.stream = %(stream)s and e."offset" > %(low)s::bigint and e."offset" <= %(high)s::bigint

@@ -63,6 +63,13 @@ select (select min(available_at) from penstock_deliveries
        (select min(available_at) from penstock_returned
          where group_id = :group_id and available_at > :now) as returned_at;
 
+-- name: claim.ripe
+select count(*) >= :most or coalesce(max(available_at <= :waiting_since), 0) as ripe from (
+  select available_at from penstock_deliveries indexed by penstock_deliveries_due
+   where group_id = :group_id and state = 'PENDING' and available_at <= :now
+     and bucket between :first_bucket and :last_bucket
+   order by available_at limit :most);
+
 -- name: claim.due_rows
 select "offset", coalesce(reason = 'suspect', 0) as suspect
   from penstock_deliveries indexed by penstock_deliveries_due

@@ -30,7 +30,7 @@ with asked("offset") as (
   select "offset" from penstock_events indexed by penstock_events_stream
    where :offsets is null and :listed is null and stream = :stream and "offset" > :low and "offset" <= :high
 )
-select e."offset", e.event_id, e.ordering_key, e.created_at, coalesce(d.failures, 0) as failures
+select e."offset", e.ordering_key, case when :aged then e.created_at end as created_at, coalesce(d.failures, 0) as failures
   from asked a
  cross join penstock_events e on e."offset" = a."offset"
   left join penstock_deliveries d on d.group_id = :group_id and d."offset" = e."offset"

@@ -74,10 +74,9 @@ class Bench:
 
     def _finished(self, group: str, events: int) -> bool:
         row = self.connection.execute(
-            "select coalesce(sum(answer[1]), 0) + (select count(*) from penstock.deliveries d "
-            "where d.group_name = %s and d.state = 'DEAD') from penstock.leases join penstock.groups using (group_id) "
+            "select coalesce(sum(answer[1] + answer[3]), 0) from penstock.leases join penstock.groups using (group_id) "
             "where group_name = %s and outcome = 'settled'",
-            (group, group),
+            (group,),
         ).fetchone()
         assert row is not None
         return int(row[0]) >= events

@@ -50,7 +50,7 @@ class Ahead:
         """
         lease = behind.lease
         if lease.is_range:  # a few retries in between say nothing about what comes behind
-            self._more = len(lease) >= min(claimed, _BUSY) or bool(lease.left)
+            self._more = len(lease) >= min(claimed, _BUSY) if lease.left is None else lease.left > 0
         if not self._more:
             return
         wanted = _DEEP if behind.seconds > self._handled else 1

@@ -64,7 +64,9 @@ class Scope:
 class Context:
     """Effects made through it commit together with the event's outcome, or not at all."""
 
-    __slots__ = ("_event", "_scope", "_state", "recorded")
+    __slots__ = ("_event", "_scope", "_state", "recorded", "state_key")
+
+    state_key: str  # whose state was asked for
 
     def __init__(self, event: Event, scope: Scope) -> None:
         self._event = event
@@ -87,14 +89,16 @@ class Context:
     @property
     def state(self) -> KeyState:
         """Values that belong to this event's ordering key in this group."""
-        if self._state is None:
+        known = self._state
+        if known is None:
             key = self._event.ordering_key
             if key is None:
                 raise StateNeedsKey
             if not self._scope.keyed:
                 raise StateNeedsKey("The group was declared with keyed=False and has no state.")
-            self._state = KeyState(self._scope.state.of(key))
-        return self._state
+            self.state_key = key
+            known = self._state = KeyState(self._scope.state.of(key))
+        return known
 
     def emit(
         self,
@@ -141,11 +145,6 @@ class Context:
             self.recorded = Recorded()
         return self.recorded
 
-    @property
-    def used(self) -> bool:
-        """Whether anything was asked for, or may have been."""
-        return self._state is not None or self.recorded is not None
-
     def written(self) -> Written | None:
-        """The state this event wrote."""
-        return None if self._state is None else self._state.written
+        """The state this event wrote; None if there is none."""
+        return self._state.written or None if self._state is not None else None

@@ -93,6 +93,7 @@ class Runner:
         stop, slots, marks, base, events = job.marks.stop, job.marks.slots, job.marks.events, job.base, job.events
         ordered = self._ordered
         done = Mark.DONE.value
+        keep, told = job.state.keep, job.report.state
         for index in range(len(events)):
             place = base + index
             if marks[place]:
@@ -109,8 +110,14 @@ class Runner:
                     answer = handle(event, context)
                     if answer is not None:
                         _refuse_coroutine(answer)
-                    if context.used:
+                    if context.recorded is not None or self.itemized:
                         self._keep(job, index, context)
+                    elif (written := context.written()) is not None:
+                        keep(key := context.state_key, written)
+                        if key in told:
+                            told[key].update(written)
+                        else:
+                            told[key] = dict(written)
                 elif (answer := handle(event)) is not None:
                     _refuse_coroutine(answer)
             except BaseException as error:  # whatever a handler raises is an outcome of its event
@@ -240,7 +247,7 @@ class Runner:
         return True
 
     def _done(self, job: Job, index: int, context: Context | None) -> None:
-        if context is not None and context.used:
+        if context is not None:
             self._keep(job, index, context)
         job.marks.events[job.base + index] = Mark.DONE
 
@@ -248,6 +255,8 @@ class Runner:
         """What an event that succeeded asks for: all in one, until one comes that the settle may refuse; from then on
         event by event. Events of one key come one after the other, so the last value of a state counts."""
         recorded, written = context.recorded, context.written()
+        if recorded is None and written is None:
+            return
         key = job.events.ordering_keys[index]
         if written:
             assert key is not None

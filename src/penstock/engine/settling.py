@@ -83,6 +83,8 @@ def _settlement(
 
 def _together(work: Work, wanted: Mapping[int, Recorded]) -> Effects:
     """The effects of many events as one: the last value of a state counts, everything else follows in order."""
+    if not (work.written or work.emit or wanted):
+        return Effects()
     written = {key: dict(values) for key, values in work.written.items()}
     emit = list(work.emit)
     execute = []

@@ -58,9 +58,11 @@ class LeaseState:
 
     def keep(self, key: str, written: Mapping[str, Any]) -> None:
         """An event of this key succeeded."""
-        names = self._values.setdefault(key, {})
+        names = self._values.get(key)
+        if names is None:
+            names = self._values[key] = {}
         for name, value in written.items():
-            stored = value.value if isinstance(value, WithTtl) else value
+            stored = value.value if type(value) is WithTtl else value
             if stored is None:
                 names.pop(name, None)
             else:
@@ -99,7 +101,9 @@ class KeyState(MutableMapping[str, Any]):
     def get(self, name: str, default: Any = None) -> Any:
         """The value of a name, or the default."""
         stored = self._stored(name) if self.written else self._before.get(name)
-        return default if stored is None else thaw(stored)
+        if stored is None:
+            return default
+        return orjson.loads(stored) if type(stored) is bytes else stored
 
     def __getitem__(self, name: str) -> Any:
         stored = self._stored(name)

@@ -71,4 +71,7 @@ class Work:
 
     def unfinished(self) -> Iterable[int]:
         """Places of events that go back: not touched, held, or met by an unavailable target."""
-        return (place for place, mark in enumerate(self.outcomes()) if mark not in (Mark.DONE, Mark.FAILED))
+        marks = self.outcomes()
+        if marks.count(Mark.DONE) + marks.count(Mark.FAILED) == len(marks):
+            return ()
+        return (place for place, mark in enumerate(marks) if mark not in (Mark.DONE, Mark.FAILED))

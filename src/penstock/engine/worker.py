@@ -119,8 +119,12 @@ class Worker:
     # --- claim ---------------------------------------------------------------------------------------------------
 
     def _claim_now(self, limit: int) -> Taken | Idle:
-        """What the last settle frees may be all there is to claim."""
-        self._wait_for_settles()
+        """What there is; if there is nothing, what the last settles bring."""
+        if self._settles:
+            found = self._claim(limit)
+            if isinstance(found, Taken):
+                return found
+            self._wait_for_settles()
         return self._claim(limit)
 
     def _claim(self, limit: int) -> Taken | Idle:

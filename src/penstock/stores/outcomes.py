@@ -130,25 +130,29 @@ def members_of(
 ) -> list[Row]:
     """Members of a lease: all, up to an offset, some by offset or those of some keys; with their earlier failures, and
     with their age where the group asks for it."""
+    aged = group.retry.max_age_seconds is not None
+    if lease.offsets is not None:
+        listed = lease.offsets if offsets is None else offsets
+        return tx.rows(
+            "settle.member_rows", group_id=group.group_id, lease=lease.id, offsets=listed, keys=keys, aged=aged
+        )
     first, last = slice_of(lease.lane, lease.lanes)
-    span = group.span(lease.binding) if lease.offsets is None else None
-    return tx.rows(
-        "settle.members",
-        group_id=group.group_id,
-        stream=group.stream,
-        low=lease.low,
-        high=lease.high if upto is None else upto,
-        listed=lease.offsets,
-        holes=list(lease.holes),
-        first_bucket=first,
-        last_bucket=last,
-        binding=lease.binding,
-        type_regex=span.type_regex if span else None,
-        headers=span.headers if span else None,
-        offsets=offsets,
-        keys=keys,
-        aged=group.retry.max_age_seconds is not None,
-    )
+    span = group.span(lease.binding)
+    where = {
+        "stream": group.stream,
+        "low": lease.low,
+        "high": lease.high if upto is None else upto,
+        "holes": list(lease.holes),
+        "first_bucket": first,
+        "last_bucket": last,
+        "binding": lease.binding,
+        "type_regex": span.type_regex,
+        "headers": span.headers,
+        "aged": aged,
+    }
+    if offsets is not None:
+        return tx.rows("settle.named_members", offsets=offsets, **where)
+    return tx.rows("settle.members", keys=keys, **where)
 
 
 def count_wanted(tx: Transaction, group: Group, where: Row, low: int, high: int, *, without_rows: bool = False) -> int:

@@ -21,22 +21,36 @@ update penstock.leases
 returning members;
 
 -- name: settle.members
--- Members of a lease: all, some by offset, or those of some keys; with the failures each had before.
-select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as created_at,
-       case when %(listed)s::bigint[] is null then 0 else coalesce((  -- an event of a range has no row
-         select d.failures from penstock.deliveries d
-          where d.group_id = %(group_id)s and d."offset" = e."offset"), 0) end as failures
+-- Members of a range: all, or those of some keys. An event of a range has no row, and so no failures.
+select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as created_at, 0 as failures
   from penstock.events e
- where (%(listed)s::bigint[] is null or e."offset" = any(%(listed)s::bigint[]))
-   and (%(listed)s::bigint[] is not null or (
-         e.stream = %(stream)s and e."offset" > %(low)s::bigint and e."offset" <= %(high)s::bigint
-         and coalesce(e.bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
-         and (%(type_regex)s::text is null or e.event_type ~ %(type_regex)s::text)
-         and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
-         and e."offset" <> all(%(holes)s::bigint[])))
-   and (%(offsets)s::bigint[] is null or e."offset" = any(%(offsets)s::bigint[]))
+ where e.stream = %(stream)s and e."offset" > %(low)s::bigint and e."offset" <= %(high)s::bigint
+   and coalesce(e.bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
+   and (%(type_regex)s::text is null or e.event_type ~ %(type_regex)s::text)
+   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
+   and e."offset" <> all(%(holes)s::bigint[])
    and (%(keys)s::text[] is null or e.ordering_key = any(%(keys)s::text[]))
  order by e."offset";
+
+-- name: settle.named_members
+-- Members of a range, by offset; each is looked up, whatever the planner thinks of reading the range.
+select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as created_at, 0 as failures
+  from unnest(%(offsets)s::bigint[]) as named("offset")
+ cross join lateral (select * from penstock.events where "offset" = named."offset" offset 0) e
+ where e.stream = %(stream)s and e."offset" > %(low)s::bigint and e."offset" <= %(high)s::bigint
+   and coalesce(e.bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
+   and (%(type_regex)s::text is null or e.event_type ~ %(type_regex)s::text)
+   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
+   and e."offset" <> all(%(holes)s::bigint[]);
+
+-- name: settle.member_rows
+-- Members of a lease of rows: all that it lists or some of them, or those of some keys; with the failures each had before.
+select d."offset", d.ordering_key, d.failures,
+       case when %(aged)s then (select e.created_at from penstock.events e where e."offset" = d."offset") end as created_at
+  from unnest(%(offsets)s::bigint[]) as listed("offset")
+  join penstock.deliveries d on d.group_id = %(group_id)s and d."offset" = listed."offset"
+ where d.lease = %(lease)s and (%(keys)s::text[] is null or d.ordering_key = any(%(keys)s::text[]))
+ order by d."offset";
 
 -- name: settle.count_tail
 -- Wanted events of a range; with a group, only those without a row of their own.

@@ -22,31 +22,43 @@ update penstock_leases
 returning members;
 
 -- name: settle.members
--- Members of a lease: all, some by offset, or those of some keys; with the failures each had before. Only a range
--- of which all members are asked for is read as a range.
-with asked("offset") as (
-  select value from json_each(coalesce(:offsets, :listed))
-  union all
-  select "offset" from penstock_events indexed by penstock_events_stream
-   where :offsets is null and :listed is null and stream = :stream and "offset" > :low and "offset" <= :high
-)
-select e."offset", e.ordering_key, case when :aged then e.created_at end as created_at, coalesce(d.failures, 0) as failures
-  from asked a
- cross join penstock_events e on e."offset" = a."offset"
-  left join penstock_deliveries d on d.group_id = :group_id and d."offset" = e."offset"
- where (:listed is null or e."offset" in (select value from json_each(:listed)))
-   and (:listed is not null or (
-         e.stream = :stream and e."offset" > :low and e."offset" <= :high
-         and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
-         and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
-               select 1 from penstock_binding_types t where t.binding = :binding and e.event_type glob t."glob"
-                  and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-         and (:headers is null or not exists (
-               select 1 from json_each(:headers) h
-                where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-         and e."offset" not in (select value from json_each(:holes))))
+-- Members of a range: all, or those of some keys. An event of a range has no row, and so no failures.
+select e."offset", e.ordering_key, case when :aged then e.created_at end as created_at, 0 as failures
+  from penstock_events e indexed by penstock_events_stream
+ where e.stream = :stream and e."offset" > :low and e."offset" <= :high
+   and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
+   and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
+         select 1 from penstock_binding_types t where t.binding = :binding and e.event_type glob t."glob"
+            and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
+   and (:headers is null or not exists (
+         select 1 from json_each(:headers) h
+          where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
+   and e."offset" not in (select value from json_each(:holes))
    and (:keys is null or e.ordering_key in (select value from json_each(:keys)))
  order by e."offset";
+
+-- name: settle.named_members
+-- Members of a range, by offset.
+select e."offset", e.ordering_key, case when :aged then e.created_at end as created_at, 0 as failures
+  from json_each(:offsets) named cross join penstock_events e on e."offset" = named.value
+ where e.stream = :stream and e."offset" > :low and e."offset" <= :high
+   and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
+   and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
+         select 1 from penstock_binding_types t where t.binding = :binding and e.event_type glob t."glob"
+            and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
+   and (:headers is null or not exists (
+         select 1 from json_each(:headers) h
+          where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
+   and e."offset" not in (select value from json_each(:holes));
+
+-- name: settle.member_rows
+-- Members of a lease of rows: all that it lists or some of them, or those of some keys; with the failures each had before.
+select d."offset", d.ordering_key, d.failures,
+       case when :aged then (select e.created_at from penstock_events e where e."offset" = d."offset") end as created_at
+  from json_each(:offsets) listed
+ cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = listed.value
+ where d.lease = :lease and (:keys is null or d.ordering_key in (select value from json_each(:keys)))
+ order by d."offset";
 
 -- name: settle.count_tail
 -- Wanted events of a range; with a group, only those without a row of their own.

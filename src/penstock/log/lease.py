@@ -38,6 +38,11 @@ class Lease:
         return self._row.id
 
     @property
+    def row(self) -> LeaseRow:
+        """The lease as it was written: enough to read its events, here or elsewhere."""
+        return self._row
+
+    @property
     def token(self) -> int:
         """A number that grows with every claim: fence other systems with it."""
         return self._row.token

@@ -123,6 +123,9 @@ class Store(Protocol):
     def read_lease(self, lease: LeaseRow) -> Columns:
         """The members of a lease, in offset order; rows of a list lease carry attempts, failures, error, replays."""
 
+    def lease_query(self, lease: LeaseRow) -> tuple[str, dict[str, Any]]:
+        """The block that reads what a lease contains, and its parameters."""
+
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; returns the migrations that ran."""
 

@@ -18,6 +18,8 @@ from penstock.errors import StoreUnavailable
 
 FROM_EVENTS = 500  # below this, rows are quicker
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
+_RAW_TIME = re.compile(r"timestamptz_send\(([\w.]+)\)")
+_RAW_ID = re.compile(r"uuid_send\(([\w.]+)\)")
 
 
 @cache
@@ -29,6 +31,11 @@ def available() -> bool:
 def literal(statement: str, params: Mapping[str, Any]) -> str:
     """The statement with its values in it: with parameters the driver would not stream."""
     return _PLACEHOLDER.sub(lambda found: sql.quote(params[found[1]]), statement)
+
+
+def plain(statement: str) -> str:
+    """A reading statement with times and ids as the database has them, not as raw bytes."""
+    return _RAW_TIME.sub(r"\1", _RAW_ID.sub(r"\1::text", statement))
 
 
 class ArrowReader:
@@ -48,6 +55,14 @@ class ArrowReader:
                 table = cursor.fetch_arrow_table()
             connection.rollback()
         return ArrowColumns(table)
+
+    def stream(self, statement: str) -> Iterator[Any]:
+        """Run a SELECT and hand its record batches out as they come."""
+        with self._lend() as connection:
+            with connection.cursor() as cursor:
+                cursor.execute(statement)
+                yield from cursor.fetch_record_batch()
+            connection.rollback()
 
     @contextmanager
     def _lend(self) -> Iterator[Any]:

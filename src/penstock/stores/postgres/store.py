@@ -300,25 +300,30 @@ class PostgresStore:
         return self._read("read.events", stream=stream, after=after, upto=upto, limit=limit)
 
     def read_lease(self, lease: LeaseRow) -> Columns:
+        block, params = self.lease_query(lease)
+        return self._read(block, many=lease.is_range and lease.members >= arrow.FROM_EVENTS, **params)
+
+    def lease_query(self, lease: LeaseRow) -> tuple[str, dict[str, Any]]:
         if lease.offsets is not None:
-            return self._read("read.rows", group_id=lease.group_id, offsets=list(lease.offsets))
-        many = lease.members >= arrow.FROM_EVENTS
+            return "read.rows", {"group_id": lease.group_id, "offsets": list(lease.offsets)}
         if lease.found is not None:
-            return self._read("read.found", many=many, found=lease.found)
+            return "read.found", {"found": lease.found}
         first, last = slice_of(lease.lane, lease.lanes)
         block = "read.range" if lease.lanes == 1 else "read.lane"
-        return self._read(
-            block if lease.whole else "read.members",
-            many=many,
-            stream=lease.stream,
-            low=lease.low,
-            high=lease.high,
-            binding=lease.binding,
-            first_bucket=first,
-            last_bucket=last,
-            holes=list(lease.holes),
-            members=lease.members,
-        )
+        return block if lease.whole else "read.members", {
+            "stream": lease.stream,
+            "low": lease.low,
+            "high": lease.high,
+            "binding": lease.binding,
+            "first_bucket": first,
+            "last_bucket": last,
+            "holes": list(lease.holes),
+            "members": lease.members,
+        }
+
+    def read_batches(self, block: str, **params: Any) -> Iterator[Any]:
+        """What a reading block finds, as Arrow record batches, with times and ids as people know them."""
+        return self._arrow.stream(arrow.literal(arrow.plain(self.blocks[block]), params))
 
     def _read(self, block: str, *, many: bool = False, **params: Any) -> Columns:
         if self.hook is not None:

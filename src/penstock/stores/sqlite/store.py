@@ -203,25 +203,28 @@ class SqliteStore:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def read_events(self, stream: str, after: int, upto: int, limit: int) -> Columns:
-        return self._read("read.events", stream=stream, after=after, upto=upto, limit=limit)
+        return self.read_columns("read.events", stream=stream, after=after, upto=upto, limit=limit)
 
     def read_lease(self, lease: LeaseRow) -> Columns:
+        block, params = self.lease_query(lease)
+        return self.read_columns(block, **params)
+
+    def lease_query(self, lease: LeaseRow) -> tuple[str, dict[str, Any]]:
         if lease.offsets is not None:
-            return self._read("read.rows", group_id=lease.group_id, offsets=list(lease.offsets))
+            return "read.rows", {"group_id": lease.group_id, "offsets": list(lease.offsets)}
         block = "read.lane" if lease.lanes > 1 else "read.range"
         first, last = slice_of(lease.lane, lease.lanes)
-        return self._read(
-            block if not lease.holes else "read.holes",
-            stream=lease.stream,
-            low=lease.low,
-            high=lease.high,
-            binding=lease.binding,
-            first_bucket=first,
-            last_bucket=last,
-            holes=list(lease.holes),
-        )
+        return block if not lease.holes else "read.holes", {
+            "stream": lease.stream,
+            "low": lease.low,
+            "high": lease.high,
+            "binding": lease.binding,
+            "first_bucket": first,
+            "last_bucket": last,
+            "holes": list(lease.holes),
+        }
 
-    def _read(self, block: str, **params: Any) -> Columns:
+    def read_columns(self, block: str, **params: Any) -> Columns:
         encoded = {name: encode(value) for name, value in params.items()}
         if self.hook is not None:
             self.hook("before", block)

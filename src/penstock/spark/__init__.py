@@ -1,0 +1,1 @@
+"""Penstock on Apache Spark."""

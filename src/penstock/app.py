@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from penstock.core import limits
 from penstock.core.event import check_name
@@ -13,7 +13,7 @@ from penstock.engine.finding import being_loaded, reference_of
 from penstock.engine.members import check_processes, run_members
 from penstock.engine.running_app import Outcome, run_local
 from penstock.engine.subscription import Function, Policy, Subscription, handler_of
-from penstock.errors import AppNotFound, EngineMissing, InvalidInput, UnknownGroup
+from penstock.errors import AppNotFound, InvalidInput, UnknownGroup
 from penstock.log.log import Log
 from penstock.log.opening import open_log
 
@@ -111,21 +111,31 @@ class App:
         groups: Sequence[str] | None = None,
         until_drained: bool = False,
         processes: int = 1,
+        spark: Any = None,
     ) -> Outcome:
         """Work until Ctrl-C or SIGTERM, or, with `until_drained`, until nothing is left to do.
 
-        With several `processes` each of them imports the app and works for all groups; one that dies is replaced.
+        On Spark, `spark` is your own session; without one the active one is used, else one is made for `master`
+        (default: all cores of this machine). With several `processes` of the local engine each of them imports the app
+        and works for all groups; one that dies is replaced.
         """
         if being_loaded():  # handlers' processes and members import the file, and would run it for ever
             raise AppNotFound('run() was called by importing the app. Put it under `if __name__ == "__main__":`.')
         if engine not in ("spark", "local"):
             raise InvalidInput(f'engine is "spark" or "local", not {engine!r}.')
-        if engine == "spark":
-            raise EngineMissing("The Spark engine is not part of this version.")
-        if master is not None:
-            raise InvalidInput("master belongs to the Spark engine.")
+        if engine == "local" and (master is not None or spark is not None):
+            raise InvalidInput("master and spark belong to the Spark engine.")
         check_processes(processes)
         subscriptions = self.chosen(groups)
+        if engine == "spark":
+            if processes > 1:
+                raise InvalidInput("processes belongs to the local engine: Spark has slots.")
+            from penstock.spark.running import run_spark  # Spark is loaded when it is wanted
+
+            with self.open() as log:
+                return run_spark(
+                    log, subscriptions, name=self.name, master=master, spark=spark, until_drained=until_drained
+                )
         if processes > 1:
             self.open().close()  # what is wrong with the database is found here, and once
             return run_members(

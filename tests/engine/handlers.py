@@ -211,3 +211,16 @@ def mutating(event: Event, ctx: Context) -> None:
 def forgetting(event: Event, ctx: Context) -> None:
     ctx.state.set("short", 1, ttl_seconds=60)
     ctx.state.put("long", 1)
+
+
+def seen(event: Event, ctx: Context) -> None:
+    """Counts the events of a key that go well."""
+    ctx.state["seen"] = ctx.state.get("seen", 0) + 1
+    act(event.json().get("do"))
+
+
+def slow_counting(event: Event, ctx: Context) -> None:
+    """One of every effect, taking its time."""
+    time.sleep(event.json()["seconds"])
+    ctx.state["seen"] = ctx.state.get("seen", 0) + 1
+    ctx.execute("insert into done (n, name) values (?, ?)", (event.offset, event.ordering_key))

@@ -23,7 +23,7 @@ from penstock.core.limits import PROCESSES
 from penstock.engine.loading import load_object
 from penstock.engine.members import MembersOutcome, run_members
 from penstock.engine.running_app import Outcome, run_local
-from penstock.errors import EngineMissing, InvalidInput
+from penstock.errors import InvalidInput
 from penstock.log.opening import open_log
 
 logger = logging.getLogger("penstock")
@@ -47,9 +47,9 @@ def run(
     ] = 1,
 ) -> None:
     """Run the handlers of an app until Ctrl-C or SIGTERM; a second one exits at once."""
-    _check_engine(engine, master)
+    _check_engine(engine, master, processes)
     with _own_output(session), _warnings():
-        outcome = _run_locally(session, app, groups, until_drained, processes)
+        outcome = _run(session, app, groups, engine, master, until_drained, processes)
     if session.as_json:
         output.write_json(_document(outcome))
     else:
@@ -58,23 +58,33 @@ def run(
         raise typer.Exit(FAILED)
 
 
-def _check_engine(engine: str, master: str | None) -> None:
+def _check_engine(engine: str, master: str | None, processes: int) -> None:
     if engine not in ("spark", "local"):
         raise Usage(f"--engine is spark or local, not {engine!r}.")
-    if engine == "spark":
-        raise EngineMissing("The Spark engine is not part of this version.")
-    if master is not None:
+    if engine == "local" and master is not None:
         raise InvalidInput("--master belongs to the Spark engine.")
+    if engine == "spark" and processes > 1:
+        raise InvalidInput("--processes belongs to the local engine: Spark has slots.")
 
 
-def _run_locally(
-    session: Session, reference: str, groups: Sequence[str] | None, until_drained: bool, processes: int
+def _run(
+    session: Session,
+    reference: str,
+    groups: Sequence[str] | None,
+    engine: str,
+    master: str | None,
+    until_drained: bool,
+    processes: int,
 ) -> Outcome:
     app: App = load_object(reference, App)
     subscriptions = app.chosen(groups)
     url = session.named_url or app.url  # and $PENSTOCK_URL where neither says anything, as everywhere
     with open_log(url) as log, Display(session.progress_wanted(), log, subscriptions) as display:
         watched: dict[str, Any] = {"progress": display.update, "on_stop": display.stopping}
+        if engine == "spark":
+            from penstock.spark.running import run_spark
+
+            return run_spark(log, subscriptions, name=app.name, master=master, until_drained=until_drained, **watched)
         if processes == 1:
             return run_local(log, subscriptions, until_drained=until_drained, **watched)
         return run_members(

@@ -17,25 +17,12 @@ from penstock.core.columns import unpack
 from penstock.core.events import Claimed, Events
 from penstock.core.lease import Failure
 from penstock.engine import wire
-from penstock.engine.loading import Reference
 from penstock.engine.marks import Marks
 from penstock.engine.running import Job, Runner, failure_of
 from penstock.engine.state import LeaseState, Stored
-from penstock.engine.subscription import Handler, Policy, Subscription
+from penstock.engine.travelling import Travelling
 
 _PR_SET_PDEATHSIG = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """The first message to a child: what it is for."""
-
-    stream: str
-    group: str
-    policy: Policy
-    handlers: tuple[tuple[Reference, tuple[str, ...] | None, bool, bool], ...]
-    path: tuple[str, ...]
-    arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +61,11 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
         first = wire.receive(connection)
         if first is None:
             return
-        hello: Hello = first[0]
+        hello: Travelling = first[0]
         sys.path[:] = hello.path
         sys.argv[:] = hello.arguments
         try:
-            subscription = _load(hello)
+            subscription = hello.load()
         except BaseException as error:
             _send(connection, Ready(failure_of(error)))
             return
@@ -102,14 +89,6 @@ def _serve(connection: socket.socket, runner: Runner, marks: Marks) -> None:
 def _send(connection: socket.socket, message: object) -> None:
     for piece in wire.frame(message):
         connection.sendall(piece)
-
-
-def _load(hello: Hello) -> Subscription:
-    handlers = [
-        Handler(reference.resolve(), types, wants_context, is_async)
-        for reference, types, wants_context, is_async in hello.handlers
-    ]
-    return Subscription(hello.stream, hello.group, hello.policy, handlers)
 
 
 def _belong_to(parent: int) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import deque
 
 from penstock.core.lease import Failure
 from penstock.core.limits import SOLO_DEATHS
-from penstock.engine.child import Begin, Chunk, Hello
-from penstock.engine.loading import reference_to
+from penstock.engine.child import Begin, Chunk
 from penstock.engine.marks import Mark, Marks
 from penstock.engine.process import Died, HandlerProcess
 from penstock.engine.running import Report, TimedOut, failure_of
 from penstock.engine.subscription import Subscription
+from penstock.engine.travelling import travelling
 from penstock.engine.work import Work
 from penstock.errors import HandlerUnreachable
 
@@ -32,17 +31,7 @@ class Isolated:
     def __init__(self, subscription: Subscription) -> None:
         policy = subscription.policy
         self._subscription = subscription
-        self._hello = Hello(
-            subscription.stream,
-            subscription.group,
-            policy,
-            tuple(
-                (reference_to(one.function), one.types, one.wants_context, one.is_async)
-                for one in subscription.handlers
-            ),
-            tuple(sys.path),
-            tuple(sys.argv),
-        )
+        self._hello = travelling(subscription)
         self.marks = Marks(policy.concurrency, policy.batch_size, shared=True)
         self._process: HandlerProcess | None = None
         slow = any(handler.is_async for handler in subscription.handlers)

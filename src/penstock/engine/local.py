@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from penstock.engine.counters import Counters
 from penstock.engine.declaring import declare
+from penstock.engine.drained import Drained
 from penstock.engine.subscription import Subscription
+from penstock.engine.switching import quick_turns
 from penstock.engine.waiting import AWAY
 from penstock.engine.watch import Watch
 from penstock.engine.worker import Worker
@@ -20,7 +22,6 @@ from penstock.log.log import Log
 
 logger = logging.getLogger("penstock")
 _REAP_SECONDS = 5.0
-_SWITCH_SECONDS = 0.0005
 _LOOK_SECONDS = 0.05  # between two looks at whether everything is drained
 
 
@@ -41,9 +42,9 @@ class LocalEngine:
         self._ended = threading.Event()
         self._error: BaseException | None = None
         self._began = time.monotonic()
-        self._switch_seconds = sys.getswitchinterval()
+        self._turns = ExitStack()
         self.counters = {one.name: Counters() for one in subscriptions}
-        self.paused: dict[str, str] = {}  # groups that could not be drained, and why
+        self._left = Drained(log, subscriptions)
         self._workers = [
             Worker(log, one, f"{self._name}/{one.group}", self._watch, self.counters[one.name]) for one in subscriptions
         ]
@@ -58,10 +59,7 @@ class LocalEngine:
         for worker in self._workers:
             declare(self._log, worker.subscription, self._name)
         self._watch.start()
-        # A handler that computes gives way to the thread that reads ahead; at the interpreter's own pace that thread
-        # would wait 5 ms for each of its many small steps.
-        self._switch_seconds = sys.getswitchinterval()
-        sys.setswitchinterval(min(self._switch_seconds, _SWITCH_SECONDS))
+        self._turns.enter_context(quick_turns())
         for thread in self._threads:
             thread.start()
         self._keeper.start()
@@ -92,7 +90,7 @@ class LocalEngine:
     @property
     def idle(self) -> bool:
         """Whether no group had anything to do at the last look."""
-        return all(worker.idle for worker in self._workers)
+        return all(worker.idle is not None for worker in self._workers)
 
     def _run(self, worker: Worker) -> None:
         try:
@@ -118,7 +116,7 @@ class LocalEngine:
             for thread in self._threads:
                 thread.join()
             self._watch.stop()
-            sys.setswitchinterval(self._switch_seconds)
+            self._turns.close()
             self._ended.set()
 
     def _reap(self) -> None:
@@ -128,20 +126,9 @@ class LocalEngine:
             logger.warning("reap: %s", error)
 
     def _drained(self) -> bool:
-        """Whether nothing is left in any group, and nobody has appended while we looked."""
-        if not self.idle:
-            return False
-        try:
-            before = self._log.end()
-            left = [worker.subscription for worker in self._workers if not self._finished(worker.subscription)]
-            return not left and self._log.end() == before
-        except AWAY:
-            return False  # the workers say so, and try again
+        return self.idle and self._left.look()
 
-    def _finished(self, one: Subscription) -> bool:
-        (group,) = [group for group in self._log.groups(one.stream) if group.group_name == one.group]
-        if group.paused:
-            self.paused[one.name] = group.pause_reason or "paused by an operator"
-            return True
-        self.paused.pop(one.name, None)
-        return self._log.drained(one.stream, one.group)
+    @property
+    def paused(self) -> dict[str, str]:
+        """Groups that could not be drained, and why."""
+        return self._left.paused

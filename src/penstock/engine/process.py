@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.engine import wire
-from penstock.engine.child import Hello, Ready
+from penstock.engine.child import Ready
 from penstock.engine.marks import Marks
 from penstock.engine.running import Report
+from penstock.engine.travelling import Travelling
 from penstock.errors import HandlerUnreachable
 
 START_SECONDS = 120.0
@@ -48,7 +49,7 @@ class Died:
 class HandlerProcess:
     """One child. Everything here is called by one thread: the child dies with the thread that started it."""
 
-    def __init__(self, hello: Hello, marks: Marks) -> None:
+    def __init__(self, hello: Travelling, marks: Marks) -> None:
         assert marks.descriptor is not None
         ours, theirs = socket.socketpair()
         with theirs:

@@ -87,7 +87,7 @@ class Runner:
 
     # --- one after the other -------------------------------------------------------------------------------------
 
-    def _only(self, job: Job, handle: Callable[..., Any], wants_context: bool) -> None:
+    def _only(self, job: Job, handle: Callable[..., Any], wants_context: bool) -> None:  # noqa: PLR0912 - one loop
         """The short way: one handler that wants everything. Every call that is saved here is saved for every event."""
         scope = job.scope
         stop, slots, marks, base, events = job.marks.stop, job.marks.slots, job.marks.events, job.base, job.events

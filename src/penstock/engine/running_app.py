@@ -1,4 +1,4 @@
-"""Run a local engine in the foreground: signals, a chance to show progress, and what came of it."""
+"""Run an engine in the foreground: signals, a chance to show progress, and what came of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.engine.counters import total
 from penstock.engine.local import LocalEngine
@@ -34,6 +34,19 @@ class Outcome:
         return f"stopped after {self.seconds:.1f} s: groups={len(self.groups)} {counts}{paused}"
 
 
+class Engine(Protocol):
+    """Something that works for groups until it is stopped, or until they are drained."""
+
+    @property
+    def paused(self) -> Mapping[str, str]: ...
+    @property
+    def seconds(self) -> float: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def wait(self, seconds: float | None = None) -> bool: ...
+    def snapshot(self) -> dict[str, dict[str, int]]: ...
+
+
 def run_local(
     log: Log,
     subscriptions: Sequence[Subscription],
@@ -42,8 +55,12 @@ def run_local(
     progress: Progress | None = None,
     on_stop: Callable[[], None] | None = None,
 ) -> Outcome:
+    """Run a local engine in the foreground."""
+    return run_engine(LocalEngine(log, subscriptions, until_drained=until_drained), progress, on_stop)
+
+
+def run_engine(engine: Engine, progress: Progress | None = None, on_stop: Callable[[], None] | None = None) -> Outcome:
     """Run until stopped by a signal, or until drained. Call it in the main thread if signals are to be heard."""
-    engine = LocalEngine(log, subscriptions, until_drained=until_drained)
 
     def stop() -> None:
         engine.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from penstock.core.lease import Idle
 from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
@@ -16,9 +17,10 @@ AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)  # errors of the database th
 class Waiting:
     """Looks at the end of the log, which is cheap, and returns when a claim is worth its while."""
 
-    def __init__(self, log: Log, stopping: threading.Event) -> None:
+    def __init__(self, log: Log, stopping: threading.Event, until: Callable[[], bool] = lambda: False) -> None:
         self._log = log
         self._stopping = stopping
+        self._until = until
         self._pause = POLL_FIRST_SECONDS
 
     def found(self) -> None:
@@ -26,12 +28,12 @@ class Waiting:
         self._pause = POLL_FIRST_SECONDS
 
     def wait(self, idle: Idle) -> None:
-        """Return when a new claim may find something, or when told to stop."""
+        """Return when a new claim may find something, or when it is time to end."""
         due = float("inf") if idle.seconds is None else time.monotonic() + idle.seconds
         while not self._stopping.wait(min(self._pause, max(0.0, due - time.monotonic()))):
             self._pause = min(1.5 * self._pause, POLL_MOST_SECONDS)
             behind = idle.horizon < idle.end  # somebody is still appending below, or other workers hold the lanes
-            if time.monotonic() >= due or idle.paused or behind or self._grew(idle.end):
+            if self._until() or time.monotonic() >= due or idle.paused or behind or self._grew(idle.end):
                 return
 
     def _grew(self, end: int) -> bool:

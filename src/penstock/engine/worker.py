@@ -58,7 +58,10 @@ def executor_for(subscription: Subscription) -> Executor:
 
 @dataclass(slots=True)
 class Worker:
-    """Works for one group until it is told to stop. `run` is called by one thread, `stop` by any."""
+    """Works for one group until it is told to stop. `run` is called by one thread, `stop` by any.
+
+    `work` may be called again and again, and finds everything warm; `close` ends it for good.
+    """
 
     log: Log
     subscription: Subscription
@@ -66,15 +69,18 @@ class Worker:
     watch: Watch
     counters: Counters
     until: Callable[[], bool] = lambda: False  # asked between two leases: whether to end here
-    idle: bool = False  # nothing was found at the last look
+    idle: Idle | None = None  # what the last look said, if it found nothing
     _stopping: threading.Event = field(default_factory=threading.Event)
     _executor: Executor = field(init=False)
     _ahead: Ahead = field(init=False)
     _settler: ThreadPoolExecutor = field(init=False)
     _settles: deque[Future[None]] = field(default_factory=deque)
     _circuit: Circuit = field(default_factory=Circuit)
+    _pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
+        policy = self.subscription.policy
+        self._pace = Pace(policy.batch_seconds, policy.batch_size)
         self._executor = executor_for(self.subscription)
         self._ahead = Ahead(self._claim, self.subscription.group)
         self._settler = ThreadPoolExecutor(_SETTLES, f"penstock-settle-{self.subscription.group}")
@@ -85,10 +91,16 @@ class Worker:
         self._executor.marks.stop[0] = 1
 
     def run(self) -> None:
-        """Claim, handle and settle until stopped."""
-        policy = self.subscription.policy
-        pace = Pace(policy.batch_seconds, policy.batch_size)
-        waiting = Waiting(self.log, self._stopping)
+        """Claim, handle and settle until stopped, and give everything back."""
+        try:
+            self.work()
+        finally:
+            self.close()
+
+    def work(self) -> None:
+        """Claim, handle and settle until stopped, or until `until` says so."""
+        pace = self._pace
+        waiting = Waiting(self.log, self._stopping, self.until)
         try:
             self._executor.start()
             while not self._stopping.is_set() and not self.until():
@@ -97,7 +109,7 @@ class Worker:
                     self._give_back_ahead()
                 limit = 1 if self._circuit.is_open else pace.limit
                 found = self._ahead.next() or self._claim_now(limit)
-                self.idle = isinstance(found, Idle)
+                self.idle = found if isinstance(found, Idle) else None
                 if isinstance(found, Idle):
                     waiting.wait(found)
                     continue
@@ -112,9 +124,16 @@ class Worker:
                 self._wait_for_settles()
             finally:
                 self._give_back_ahead()
-                self._ahead.close()
-                self._settler.shutdown()
-                self._executor.stop()
+
+    def close(self) -> None:
+        """Nothing more is to be done."""
+        self._ahead.close()
+        self._settler.shutdown()
+        self._executor.stop()
+
+    def again(self) -> None:
+        """What a stop has ended may begin again."""
+        self._stopping.clear()
 
     # --- claim ---------------------------------------------------------------------------------------------------
 

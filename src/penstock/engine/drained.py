@@ -1,0 +1,45 @@
+"""Whether an app has nothing left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock.engine.waiting import AWAY
+from penstock.log.log import Log
+
+
+class Served(Protocol):
+    """A group that somebody works for."""
+
+    @property
+    def stream(self) -> str: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
+class Drained:
+    """Looks at all groups of an app. A paused group will not move: it counts as drained, with its reason."""
+
+    def __init__(self, log: Log, groups: Sequence[Served]) -> None:
+        self._log = log
+        self._groups = groups
+        self.paused: dict[str, str] = {}
+
+    def look(self) -> bool:
+        """Whether nothing is left in any group, and nobody has appended while we looked."""
+        try:
+            before = self._log.end()
+            return all([self._finished(one) for one in self._groups]) and self._log.end() == before
+        except AWAY:
+            return False  # the workers say so, and try again
+
+    def _finished(self, one: Served) -> bool:
+        (group,) = [group for group in self._log.groups(one.stream) if group.group_name == one.group]
+        if group.paused:
+            self.paused[one.name] = group.pause_reason or "paused by an operator"
+            return True
+        self.paused.pop(one.name, None)
+        return self._log.drained(one.stream, one.group)

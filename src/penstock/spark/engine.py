@@ -1,0 +1,316 @@
+"""The Spark engine: handlers as slices that fill the slots, pipelines as jobs of their own, one driver over both."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+import math
+import os
+import pickle
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
+from penstock.engine.counters import NAMES, Counters
+from penstock.engine.declaring import declare
+from penstock.engine.drained import Drained, Served
+from penstock.engine.subscription import Subscription
+from penstock.engine.travelling import Travelling, travelling
+from penstock.engine.waiting import AWAY
+from penstock.errors import PenstockError, SparkLost, all_errors
+from penstock.log.log import Log
+from penstock.spark import secrets, slices
+from penstock.spark.control import Counts, Switchboard
+
+logger = logging.getLogger("penstock")
+_SHORT = 3.0  # seconds of a slice when somebody waits for its slot
+_LONG = 30.0  # and when nobody does
+_PATIENCE = 0.25  # seconds without work after which a slot is given to others
+_AGAIN = (0.2, 10.0)  # seconds before a group whose job failed is tried again: from the first to the last
+_LOOK = 0.2  # seconds between two looks at whether everything is drained
+_REAP = 5.0
+HANDLERS, PIPELINES = "penstock-handlers", "penstock-pipelines"  # Spark's scheduling pools
+
+
+class Pipelined(Protocol):
+    """A pipeline at work: `run` in a thread of its own, `stop` from any."""
+
+    idle: bool
+    busy: bool
+    counters: Counters
+
+    @property
+    def served(self) -> Served: ...
+    def start(self) -> None: ...
+    def run(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group of handlers as the driver sees it."""
+
+    subscription: Subscription
+    travelling: Travelling
+    key: str
+    past: Counter[str] = field(default_factory=Counter)
+    running: dict[int, Counts] = field(default_factory=dict)  # by the slice's number
+    wanted: float = 0.0  # not before this moment …
+    grown: float = math.inf  # … unless the log has grown beyond this
+    pause: float = 0.0  # after a failed job
+    began: float = 0.0  # when its last slice began
+    idle: bool = False
+
+
+class SparkEngine:
+    """Runs an app on a Spark session until it is stopped, or until all groups are drained."""
+
+    def __init__(
+        self,
+        log: Log,
+        spark: Any,
+        url: str,
+        subscriptions: Sequence[Subscription],
+        pipelines: Sequence[Pipelined] = (),
+        *,
+        until_drained: bool = False,
+    ) -> None:
+        self._log = log
+        self._spark = spark
+        self._context = spark.sparkContext
+        self._url = secrets.hide(spark, url)
+        self._until_drained = until_drained
+        self._groups = [_Group(one, *_packed(one, url)) for one in subscriptions]
+        self._pipelines = list(pipelines)
+        self._left = Drained(log, [*subscriptions, *(one.served for one in pipelines)])
+        self._numbers = itertools.count(1)
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._began = time.monotonic()
+        self._end = 0  # of the log, when somebody sleeps
+        self._switchboard: Switchboard | None = None
+        self._threads: list[threading.Thread] = []
+
+    # --- what everybody calls ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Declare the groups and begin to work."""
+        name = f"{socket.gethostname()}/{os.getpid()}"
+        for group in self._groups:
+            declare(self._log, group.subscription, name)
+        for pipeline in self._pipelines:
+            pipeline.start()
+        conf = self._context.getConf()
+        self._switchboard = Switchboard(conf.get("spark.driver.host", "127.0.0.1"), self._heard)
+        for number in range(self._slots() if self._groups else 0):
+            self._thread(self._serve, f"penstock-slot-{number}")
+        for pipeline in self._pipelines:
+            self._thread(lambda one=pipeline: self._pipe(one), f"penstock-{pipeline.served.name}")
+        threading.Thread(target=self._keep, name="penstock-keeper", daemon=True).start()
+
+    def stop(self) -> None:
+        """End gracefully: running handlers get their time, what was never started goes back. Returns at once."""
+        self._stopping.set()
+        # A signal handler may be the caller: it takes no lock that the interrupted thread may hold.
+        threading.Thread(target=self._say_stop, name="penstock-stop", daemon=True).start()
+
+    def _say_stop(self) -> None:
+        if self._switchboard is not None:
+            self._switchboard.stop()
+        for pipeline in self._pipelines:
+            pipeline.stop()
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Return True when all work has ended; raises what ended it, if that was an error."""
+        if not self._ended.wait(seconds):
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def snapshot(self) -> dict[str, dict[str, int]]:
+        """The counters of every group, as of the last reports."""
+        with self._changed:
+            counts = {group.subscription.name: _sum(group) for group in self._groups}
+        return counts | {one.served.name: one.counters.snapshot() for one in self._pipelines}
+
+    @property
+    def paused(self) -> dict[str, str]:
+        """Groups that could not be drained, and why."""
+        return self._left.paused
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been at work."""
+        return time.monotonic() - self._began
+
+    # --- slots ---------------------------------------------------------------------------------------------------
+
+    def _slots(self) -> int:
+        return max(1, int(self._context.defaultParallelism))
+
+    def _thread(self, target: Any, name: str) -> None:
+        def run() -> None:
+            try:
+                target()
+            except BaseException as error:
+                self._fail(error)
+
+        self._threads.append(threading.Thread(target=run, name=name, daemon=True))
+        self._threads[-1].start()
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = self._error or error
+        self.stop()
+
+    def _serve(self) -> None:
+        """One slot: slice after slice, for whoever had the least."""
+        self._context.setLocalProperty("spark.scheduler.pool", HANDLERS)
+        while (group := self._next()) is not None:
+            number = next(self._numbers)
+            ticket = self._ticket(group, number)
+            with self._changed:
+                group.running[number] = {}
+                group.began = time.monotonic()
+            report = self._run(group, ticket)
+            with self._changed:
+                counts = group.running.pop(number)
+                group.past.update(counts if report is None else report.counts)
+                self._plan(group, report)
+                self._changed.notify_all()
+            if report is not None and report.error is not None:
+                code, message = report.error
+                raise all_errors().get(code, PenstockError)(message)
+
+    def _next(self) -> _Group | None:
+        """The group that is to work next; waits for one, None at the end."""
+        with self._changed:
+            while not self._stopping.is_set():
+                ready = self._ready()
+                if ready:
+                    return min(ready, key=lambda one: (len(one.running), one.began))
+                self._changed.wait(POLL_FIRST_SECONDS)
+        return None
+
+    def _ready(self) -> list[_Group]:
+        now, room = time.monotonic(), not self._crowded()
+        return [
+            one
+            for one in self._groups
+            if (one.wanted <= now or self._end > one.grown) and (not one.running or (room and not one.idle))
+        ]
+
+    def _crowded(self) -> bool:
+        """Whether a pipeline needs a slot that a second slice of a group would take."""
+        running = sum(len(one.running) for one in self._groups)
+        busy = sum(one.busy for one in self._pipelines)
+        return busy > 0 and running >= max(1, self._slots() - 1)
+
+    def _ticket(self, group: _Group, number: int) -> slices.Ticket:
+        assert self._switchboard is not None
+        scarce = len(self._groups) + len(self._pipelines) > self._slots()
+        seconds, patience = (_SHORT, _PATIENCE) if scarce else (_LONG, _LONG)
+        return slices.Ticket(number, group.key, self._url, group.travelling, seconds, patience, self._switchboard.line)
+
+    def _run(self, group: _Group, ticket: slices.Ticket) -> slices.Report | None:
+        """One slice as a job of one task; None if the job failed, whoever did it."""
+        self._context.setJobDescription(f"{group.subscription.name}: slice {ticket.number}")
+        try:
+            (report,) = self._context.parallelize([ticket], 1).mapPartitions(slices.work).collect()
+        except Exception as error:
+            if self._context._jsc is None or self._context._jsc.sc().isStopped():
+                raise SparkLost(f"Spark has ended: {_first_line(error)}.") from error
+            logger.warning("%s: a slice was lost: %s", group.subscription.name, _first_line(error))
+            return None
+        assert isinstance(report, slices.Report)
+        return report
+
+    def _plan(self, group: _Group, report: slices.Report | None) -> None:
+        """When the group may have its next slice."""
+        group.pause = 0.0 if report is not None else min(max(_AGAIN[0], 2 * group.pause), _AGAIN[1])
+        idle = None if report is None else report.idle
+        group.idle, group.grown, nap = idle is not None, math.inf, group.pause
+        if idle is not None:
+            waits = idle.paused or idle.horizon < idle.end  # for an operator, or for somebody who still appends
+            nap = POLL_MOST_SECONDS if waits else math.inf if idle.seconds is None else idle.seconds
+            group.grown = idle.end
+        group.wanted = time.monotonic() + nap
+
+    def _heard(self, number: int, counts: Counts) -> None:
+        with self._changed:
+            for group in self._groups:
+                if number in group.running:
+                    group.running[number] = counts
+
+    # --- pipelines and the rest ----------------------------------------------------------------------------------
+
+    def _pipe(self, pipeline: Pipelined) -> None:
+        self._context.setLocalProperty("spark.scheduler.pool", PIPELINES)
+        pipeline.run()
+
+    def _keep(self) -> None:
+        """Reap now and then, end a drain when it is done."""
+        next_reap, next_look = time.monotonic() + _REAP, time.monotonic() + _LOOK
+        try:
+            while any(one.is_alive() for one in self._threads) and not self._stopping.wait(POLL_FIRST_SECONDS):
+                self._wake_sleepers()
+                if time.monotonic() >= next_reap:
+                    self._reap()
+                    next_reap = time.monotonic() + _REAP
+                if self._until_drained and time.monotonic() >= next_look:
+                    if self._left.look():
+                        self.stop()
+                    next_look = time.monotonic() + _LOOK
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            for thread in self._threads:
+                thread.join()
+            if self._switchboard is not None:
+                self._switchboard.close()
+            self._ended.set()
+
+    def _wake_sleepers(self) -> None:
+        """A group that had nothing to do and gave its slot back is woken when the log grows."""
+        if all(one.running or one.grown == math.inf for one in self._groups):
+            return
+        with suppress(*AWAY):
+            end = self._log.end()
+            with self._changed:
+                self._end = end
+                self._changed.notify_all()
+
+    def _reap(self) -> None:
+        try:
+            self._log.reap()
+        except AWAY as error:
+            logger.warning("reap: %s", error)
+
+
+def _packed(subscription: Subscription, url: str) -> tuple[Travelling, str]:
+    """A subscription as it travels, and a key under which workers keep what they made of it."""
+    packed = travelling(subscription)
+    return packed, hashlib.sha256(pickle.dumps((url, packed)) + os.urandom(8)).hexdigest()
+
+
+def _sum(group: _Group) -> dict[str, int]:
+    counts = group.past.copy()
+    for running in group.running.values():
+        counts.update(running)
+    return {name: counts[name] for name in NAMES}
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".:")[:300] if lines else type(error).__name__

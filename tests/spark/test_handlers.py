@@ -1,0 +1,180 @@
+"""Handlers inside Spark tasks: whatever a handler does, it does to one event, and no job fails for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.spark import slices
+from penstock.spark.control import Caller, Switchboard
+from tests.engine import handlers
+from tests.engine.driving import done, lines, make_done, subscription
+from tests.engine.test_faults import EVENTS, check_outcomes, poisoned
+from tests.engine.waiting import until
+from tests.spark.driving import drain, running
+
+
+@pytest.fixture
+def notes(spark: Any, tmp_path: Path) -> Iterator[Path]:
+    """Where handlers in Spark's workers write what they did."""
+    spark.sparkContext.environment["PENSTOCK_NOTES"] = str(tmp_path / "notes")
+    yield tmp_path / "notes"
+    del spark.sparkContext.environment["PENSTOCK_NOTES"]
+
+
+@pytest.mark.shows("S01", "K13", "K28")
+def test_every_fault_ends_dead_and_all_others_published(spark: Any, log: penstock.Log, notes: Path) -> None:
+    faults = poisoned(log)
+    drain(spark, log, subscription(handlers.plain, timeout_seconds=1.5, memory_mb=300))
+    check_outcomes(log, faults)
+    calls = Counter(int(offset) for offset, _ in lines(notes))
+    assert all(calls[offset] == 1 for offset in range(1, EVENTS + 2) if offset not in faults)
+
+
+@pytest.mark.shows("S01", "S11", "K27", "K18")
+@pytest.mark.parametrize("ordering", [None, "key"])
+def test_effects_of_neighbours_happen_exactly_once(
+    spark: Any, log: penstock.Log, log_url: str, ordering: str | None
+) -> None:
+    make_done(log_url)
+    faults = poisoned(log)
+    drain(spark, log, subscription(handlers.counting, timeout_seconds=1.5, memory_mb=300, ordering=ordering))
+    check_outcomes(log, faults)
+    good = [offset for offset in range(1, EVENTS + 2) if offset not in faults]
+    order = done(log_url)
+    assert sorted(order) == good
+    expected = Counter(f"k{(offset - 1) % 20}" for offset in good)
+    assert {key: log.state("orders", "g", key)["seen"] for key in expected} == expected
+    if ordering is not None:
+        for key in range(20):
+            mine = [offset for offset in order if (offset - 1) % 20 == key]
+            assert mine == sorted(mine), f"k{key} out of order"
+
+
+@pytest.mark.shows("S02")
+def test_one_percent_poison_leaves_state_as_in_a_clean_run(spark: Any, postgres_log: penstock.Log) -> None:
+    log, count = postgres_log, 20_000
+    log.append_many(
+        "orders",
+        [
+            {"payload": {"n": n, "do": "raise" if n % 100 == 7 else None}, "type": "t", "ordering_key": f"k{n % 50}"}
+            for n in range(count)
+        ],
+    )
+    log.append_many(
+        "clean", [{"payload": {}, "type": "t", "ordering_key": f"k{n % 50}"} for n in range(count) if n % 100 != 7]
+    )
+    poisoned_group = subscription(handlers.seen)
+    clean_group = subscription(handlers.seen, stream="clean")
+    drain(spark, log, poisoned_group, clean_group)
+    dead = log.deliveries("orders", "g", state="DEAD", limit=1_000)
+    assert [one.offset for one in dead] == [n + 1 for n in range(count) if n % 100 == 7]
+    assert {f"k{n}": log.state("orders", "g", f"k{n}") for n in range(50)} == {
+        f"k{n}": log.state("clean", "g", f"k{n}") for n in range(50)
+    }
+
+
+@pytest.mark.shows("S03", "K27")
+def test_a_killed_python_worker_loses_nothing(spark: Any, postgres_log: penstock.Log, notes: Path) -> None:
+    log, url = postgres_log, postgres_log.store.url
+    make_done(url)
+    log.append_many(
+        "orders", [{"payload": {"seconds": 0.002}, "type": "t", "ordering_key": f"k{n % 9}"} for n in range(600)]
+    )
+    slow = subscription(handlers.slow_counting, batch_seconds=0.2, lease_seconds=1)
+    with running(spark, log, slow, until_drained=True) as engine:
+        for share in (100, 250):
+            until(lambda share=share: len(done(url)) > share)  # type: ignore[misc]
+            victim = _a_claimer(log)
+            if victim is not None:
+                os.kill(victim, signal.SIGKILL)
+        assert engine.wait(100)
+    assert sorted(done(url)) == list(range(1, 601))
+    assert {log.state("orders", "g", f"k{n}")["seen"] for n in range(9)} == {66, 67}
+
+
+def _a_claimer(log: penstock.Log) -> int | None:
+    """The Python worker that holds a lease: host/executor/pid/group."""
+    for one in log.deliveries("orders", "g", state="CLAIMED", limit=1):
+        return int(str(one.claimed_by).split("/")[2])
+    return None
+
+
+@pytest.mark.shows("S01")
+def test_who_claims_says_where_it_runs(spark: Any, log: penstock.Log, notes: Path) -> None:
+    log.append_many("orders", [{"payload": {"seconds": 1.0}, "type": "t"}] * 2)
+    with running(spark, log, subscription(handlers.slow)):
+        until(lambda: bool(lines(notes)))
+        (claimed, *_) = log.deliveries("orders", "g", state="CLAIMED")
+        host, executor, pid, group = str(claimed.claimed_by).split("/")
+        assert (host, executor, group) == (os.uname().nodename, "driver", "g") and int(pid) != os.getpid()
+
+
+@pytest.mark.shows("S12")
+def test_a_stop_reaches_the_slices_at_once_and_gives_back_the_rest(spark: Any, log: penstock.Log, notes: Path) -> None:
+    log.append_many("orders", [{"payload": {"seconds": 0.05}, "type": "t"}] * 400)
+    with running(spark, log, subscription(handlers.slow, batch_seconds=60)) as engine:
+        until(lambda: len(lines(notes)) > 4)
+    counts = engine.snapshot()["orders/g"]
+    (group,) = log.stats().groups
+    assert 0 < counts["published"] == group.published < 400 and counts["released"] > 0
+    assert (group.claimed, group.dead, counts["failed"]) == (0, 0, 0)
+
+
+def test_more_groups_than_slots_all_get_their_turn(spark: Any, log: penstock.Log) -> None:
+    log.append_many("orders", [{"payload": {}, "type": "t"}] * 50)
+    groups = [subscription(handlers.plain, group=f"g{n}") for n in range(5)]
+    with running(spark, log, *groups) as engine:
+        until(lambda: all(counts["published"] == 50 for counts in engine.snapshot().values()))
+        log.append("orders", {}, type="t")  # everybody has gone to sleep, or is about to
+        until(lambda: all(counts["published"] == 51 for counts in engine.snapshot().values()))
+
+
+def test_a_handler_that_cannot_be_loaded_ends_the_run_with_its_reason(spark: Any, log: penstock.Log) -> None:
+    log.append("orders", {}, type="t")
+    broken = subscription(handlers.plain)
+    with pytest.raises(penstock.PenstockError) as raised, running(spark, log, broken) as engine:
+        log.delete_group("orders", "g")
+        engine.wait(60)
+    assert raised.value.code == "unknown_group"
+
+
+def test_a_slice_tells_the_driver_and_hears_it() -> None:
+    heard: dict[int, dict[str, int]] = {}
+    board = Switchboard("127.0.0.1", heard.__setitem__)
+    stopped: list[str] = []
+    first = Caller(board.line, 1, lambda: stopped.append("first"))
+    first.report({"published": 3})
+    until(lambda: heard == {1: {"published": 3}})
+    first.close()
+    second = Caller(board.line, 2, lambda: stopped.append("second"))
+    board.stop()
+    until(lambda: stopped == ["second"])
+    late = Caller(board.line, 3, lambda: stopped.append("late"))
+    until(lambda: stopped == ["second", "late"])
+    second.close()
+    late.close()
+    board.close()
+    assert not Caller(board.line, 4, lambda: None).connected
+
+
+def test_a_slice_without_a_line_works_to_the_end_of_its_time(log: penstock.Log) -> None:
+    from penstock.engine.declaring import declare
+    from penstock.engine.travelling import travelling
+
+    log.append_many("orders", [{"payload": {}, "type": "t"}] * 20)
+    one = subscription(handlers.plain)
+    declare(log, one, "test")
+    board = Switchboard("127.0.0.1", lambda number, counts: None)
+    board.close()
+    ticket = slices.Ticket(1, "key", log.store.url, travelling(one), 30.0, 0.1, board.line)
+    report = slices.run_slice(ticket)
+    assert report.counts["published"] == 20 and report.idle is not None and report.error is None
+    slices._forget(ticket)

@@ -133,10 +133,10 @@ class HandlerUnreachable(PenstockError):
 
 
 class EngineMissing(PenstockError):
-    """This engine is not there."""
+    """Spark is not installed, and the Spark engine is what was asked for."""
 
     code = "engine_missing"
-    hint = 'Use engine="local" (--engine local).'
+    hint = "pip install 'penstock[spark]', or use engine=\"local\" (--engine local), which needs no Spark."
 
 
 class JavaMissing(PenstockError):
@@ -293,7 +293,41 @@ class ClaimLost(PenstockError):
     """A streaming reader's claim was taken from it."""
 
     code = "claim_lost"
-    hint = "Restart the query; what was not settled is delivered again."
+    hint = (
+        "Restart the query; if it had begun the lost batch, restart it once with the option onClaimLost=skip. What was not "
+        "settled is delivered again."
+    )
+
+
+class UnknownReader(PenstockError):
+    """This group knows no such reader, or no such claim of it."""
+
+    code = "unknown_reader"
+    hint = (
+        "`penstock readers STREAM GROUP` lists those that hold anything. A query whose checkpoint belongs to another log "
+        "or group, or to a group that was deleted, needs a new checkpoint."
+    )
+
+
+class InvalidOption(InvalidInput):
+    """An option of the data source is unknown, missing or has a wrong value."""
+
+    code = "invalid_option"
+    hint = "The options of spark.read, write and their streaming twins are in docs/how-to/spark-data-source.md."
+
+
+class StagedLost(PenstockError):
+    """What the tasks of a Spark write have staged is no longer there; nothing was appended."""
+
+    code = "staged_lost"
+    hint = "Write again. Rows that wait longer than a day for their write to commit are dropped."
+
+
+class StaleBatch(PenstockError):
+    """A streaming query brings a batch that is older than what it has appended before; nothing was appended."""
+
+    code = "stale_batch"
+    hint = "Its checkpoint was set back, or another driver runs it, too. Stop the other one, or use a new checkpoint."
 
 
 class Pruned(PenstockError):

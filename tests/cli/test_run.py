@@ -232,9 +232,7 @@ def test_an_unknown_group(command: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "error"),
     [
-        ((), 1, "engine_missing"),
-        (("--engine", "spark"), 1, "engine_missing"),
-        (("--engine", "spark", "--master", "local[2]"), 1, "engine_missing"),
+        (("--processes", "2"), 2, "invalid_input"),
         (("--engine", "local", "--master", "local[2]"), 2, "invalid_input"),
         (("--engine", "flink"), 2, "usage"),
         ((*LOCAL, "--processes", "0"), 2, "usage"),
@@ -248,8 +246,6 @@ def test_engines_and_processes_that_are_not_there(
     (tmp_path / "app.py").write_text(SHOP.format(url=f"sqlite:///{tmp_path / 'log.db'}"))
     refused = command("run", tmp_path / "app.py", *options, "--json")
     assert (refused.code, refused.error) == (code, error)
-    if error == "engine_missing":
-        assert "--engine local" in refused.json["error"]["hint"]
 
 
 def test_a_log_that_is_not_there(shop: Shop, tmp_path: Path) -> None:

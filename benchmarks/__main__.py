@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import appending, claiming, costs, engine, looking
+from benchmarks import appending, claiming, costs, engine, looking, spark
 from benchmarks.measuring import Figure
 from tests.support.postgres_server import PostgresServer
 
@@ -23,6 +23,7 @@ SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
     "costs": costs.run,
     "look": looking.run,
     "engine": engine.run,
+    "spark": spark.run,
 }
 HEADER = ("what", "measured", "wanted", "reached", "detail")
 PAGE = Path("docs/benchmarks.md")

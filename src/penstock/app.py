@@ -11,6 +11,7 @@ from penstock.core.event import check_name
 from penstock.core.retry import Retry
 from penstock.engine.finding import being_loaded, reference_of
 from penstock.engine.members import check_processes, run_members
+from penstock.engine.pipeline import Pipeline, check_local
 from penstock.engine.running_app import Outcome, run_local
 from penstock.engine.subscription import Function, Policy, Subscription, handler_of
 from penstock.errors import AppNotFound, InvalidInput, UnknownGroup
@@ -33,6 +34,7 @@ class App:
         self.url = url  # None: $PENSTOCK_URL, else sqlite:///penstock.db
         self.name = check_name(name, "name")
         self.subscriptions: list[Subscription] = []
+        self.pipelines: list[Pipeline] = []
 
     def subscribe(
         self,
@@ -95,13 +97,21 @@ class App:
 
     def chosen(self, groups: Sequence[str] | None = None) -> list[Subscription]:
         """The subscriptions of these groups (default: all); `UnknownGroup` for one that nobody declared."""
-        if not self.subscriptions:
-            raise InvalidInput(f"The app {self.name!r} declares no handlers.")
-        known = {one.group for one in self.subscriptions}
+        self._check_groups(groups)
+        return [one for one in self.subscriptions if not groups or one.group in groups]
+
+    def chosen_pipelines(self, groups: Sequence[str] | None = None) -> list[Pipeline]:
+        """The pipelines of these groups (default: all)."""
+        self._check_groups(groups)
+        return [one for one in self.pipelines if not groups or one.group in groups]
+
+    def _check_groups(self, groups: Sequence[str] | None) -> None:
+        known = {one.group for one in self.subscriptions} | {one.group for one in self.pipelines}
+        if not known:
+            raise InvalidInput(f"The app {self.name!r} declares no handlers and no pipelines.")
         for group in groups or ():
             if group not in known:
                 raise UnknownGroup(f"The app {self.name!r} has no group {group!r}; it has {', '.join(sorted(known))}.")
-        return [one for one in self.subscriptions if not groups or one.group in groups]
 
     def run(
         self,
@@ -126,7 +136,7 @@ class App:
         if engine == "local" and (master is not None or spark is not None):
             raise InvalidInput("master and spark belong to the Spark engine.")
         check_processes(processes)
-        subscriptions = self.chosen(groups)
+        subscriptions, pipelines = self.chosen(groups), self.chosen_pipelines(groups)
         if engine == "spark":
             if processes > 1:
                 raise InvalidInput("processes belongs to the local engine: Spark has slots.")
@@ -134,8 +144,15 @@ class App:
 
             with self.open() as log:
                 return run_spark(
-                    log, subscriptions, name=self.name, master=master, spark=spark, until_drained=until_drained
+                    log,
+                    subscriptions,
+                    pipelines,
+                    name=self.name,
+                    master=master,
+                    spark=spark,
+                    until_drained=until_drained,
                 )
+        check_local(pipelines)
         if processes > 1:
             self.open().close()  # what is wrong with the database is found here, and once
             return run_members(

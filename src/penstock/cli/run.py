@@ -22,6 +22,7 @@ from penstock.cli.session import Session
 from penstock.core.limits import PROCESSES
 from penstock.engine.loading import load_object
 from penstock.engine.members import MembersOutcome, run_members
+from penstock.engine.pipeline import check_local
 from penstock.engine.running_app import Outcome, run_local
 from penstock.errors import InvalidInput
 from penstock.log.opening import open_log
@@ -48,7 +49,7 @@ def run(
 ) -> None:
     """Run the handlers of an app until Ctrl-C or SIGTERM; a second one exits at once."""
     _check_engine(engine, master, processes)
-    with _own_output(session), _warnings():
+    with own_output(session), _warnings():
         outcome = _run(session, app, groups, engine, master, until_drained, processes)
     if session.as_json:
         output.write_json(_document(outcome))
@@ -77,14 +78,18 @@ def _run(
     processes: int,
 ) -> Outcome:
     app: App = load_object(reference, App)
-    subscriptions = app.chosen(groups)
+    subscriptions, pipelines = app.chosen(groups), app.chosen_pipelines(groups)
+    if engine == "local":
+        check_local(pipelines)
     url = session.named_url or app.url  # and $PENSTOCK_URL where neither says anything, as everywhere
-    with open_log(url) as log, Display(session.progress_wanted(), log, subscriptions) as display:
+    with open_log(url) as log, Display(session.progress_wanted(), log, [*subscriptions, *pipelines]) as display:
         watched: dict[str, Any] = {"progress": display.update, "on_stop": display.stopping}
         if engine == "spark":
             from penstock.spark.running import run_spark
 
-            return run_spark(log, subscriptions, name=app.name, master=master, until_drained=until_drained, **watched)
+            return run_spark(
+                log, subscriptions, pipelines, name=app.name, master=master, until_drained=until_drained, **watched
+            )
         if processes == 1:
             return run_local(log, subscriptions, until_drained=until_drained, **watched)
         return run_members(
@@ -112,7 +117,7 @@ def _document(outcome: Outcome) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _own_output(session: Session) -> Iterator[None]:
+def own_output(session: Session) -> Iterator[None]:
     """With --json, standard output is the document's: what handlers print, in whatever process, goes to stderr."""
     if not session.as_json:
         yield

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from penstock.cli import output
 from penstock.core.delivery import State
-from penstock.engine.subscription import Subscription
+from penstock.engine.drained import Served
 from penstock.log.log import Log
 
 STOPPING = "stopping: running handlers get their time; a second signal exits at once"
@@ -33,8 +33,8 @@ _END_SECONDS = 2.0
 class Display:
     """A live summary on standard error, if somebody watches; the line about a stop in any case."""
 
-    def __init__(self, watched: bool, log: Log, subscriptions: Sequence[Subscription]) -> None:
-        self._names = [one.name for one in subscriptions]
+    def __init__(self, watched: bool, log: Log, groups: Sequence[Served]) -> None:
+        self._names = [one.name for one in groups]
         self._console = output.error_console()
         self._saying: threading.Thread | None = None
         self._backlog = _Backlog(log)

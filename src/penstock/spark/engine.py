@@ -15,19 +15,25 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
 from penstock.engine.counters import NAMES, Counters
 from penstock.engine.declaring import declare
-from penstock.engine.drained import Drained, Served
+from penstock.engine.drained import Drained
+from penstock.engine.pipeline import Pipeline, declare_pipeline
 from penstock.engine.subscription import Subscription
 from penstock.engine.travelling import Travelling, travelling
 from penstock.engine.waiting import AWAY
+from penstock.engine.watch import Watch
 from penstock.errors import PenstockError, SparkLost, all_errors
 from penstock.log.log import Log
 from penstock.spark import secrets, slices
 from penstock.spark.control import Counts, Switchboard
+
+if TYPE_CHECKING:
+    from penstock.spark.pipeline import PipelineWorker
 
 logger = logging.getLogger("penstock")
 _SHORT = 3.0  # seconds of a slice when somebody waits for its slot
@@ -36,21 +42,8 @@ _PATIENCE = 0.25  # seconds without work after which a slot is given to others
 _AGAIN = (0.2, 10.0)  # seconds before a group whose job failed is tried again: from the first to the last
 _LOOK = 0.2  # seconds between two looks at whether everything is drained
 _REAP = 5.0
+_NAME = f"{socket.gethostname()}/{os.getpid()}"  # of the driver
 HANDLERS, PIPELINES = "penstock-handlers", "penstock-pipelines"  # Spark's scheduling pools
-
-
-class Pipelined(Protocol):
-    """A pipeline at work: `run` in a thread of its own, `stop` from any."""
-
-    idle: bool
-    busy: bool
-    counters: Counters
-
-    @property
-    def served(self) -> Served: ...
-    def start(self) -> None: ...
-    def run(self) -> None: ...
-    def stop(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -78,7 +71,7 @@ class SparkEngine:
         spark: Any,
         url: str,
         subscriptions: Sequence[Subscription],
-        pipelines: Sequence[Pipelined] = (),
+        pipelines: Sequence[Pipeline] = (),
         *,
         until_drained: bool = False,
     ) -> None:
@@ -88,8 +81,9 @@ class SparkEngine:
         self._url = secrets.hide(spark, url)
         self._until_drained = until_drained
         self._groups = [_Group(one, *_packed(one, url)) for one in subscriptions]
-        self._pipelines = list(pipelines)
-        self._left = Drained(log, [*subscriptions, *(one.served for one in pipelines)])
+        self._watch = Watch()
+        self._pipelines = [self._worker(one, url) for one in pipelines]
+        self._left = Drained(log, [*subscriptions, *pipelines])
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()
         self._stopping = threading.Event()
@@ -104,17 +98,17 @@ class SparkEngine:
 
     def start(self) -> None:
         """Declare the groups and begin to work."""
-        name = f"{socket.gethostname()}/{os.getpid()}"
         for group in self._groups:
-            declare(self._log, group.subscription, name)
-        for pipeline in self._pipelines:
-            pipeline.start()
+            declare(self._log, group.subscription, _NAME)
+        for worker in self._pipelines:
+            declare_pipeline(self._log, worker.pipeline, _NAME)
+        self._watch.start()
         conf = self._context.getConf()
         self._switchboard = Switchboard(conf.get("spark.driver.host", "127.0.0.1"), self._heard)
         for number in range(self._slots() if self._groups else 0):
             self._thread(self._serve, f"penstock-slot-{number}")
-        for pipeline in self._pipelines:
-            self._thread(lambda one=pipeline: self._pipe(one), f"penstock-{pipeline.served.name}")
+        for worker in self._pipelines:
+            self._thread(partial(self._pipe, worker), f"penstock-{worker.pipeline.name}")
         threading.Thread(target=self._keep, name="penstock-keeper", daemon=True).start()
 
     def stop(self) -> None:
@@ -126,8 +120,8 @@ class SparkEngine:
     def _say_stop(self) -> None:
         if self._switchboard is not None:
             self._switchboard.stop()
-        for pipeline in self._pipelines:
-            pipeline.stop()
+        for worker in self._pipelines:
+            worker.stop()
         with self._changed:
             self._changed.notify_all()
 
@@ -143,7 +137,7 @@ class SparkEngine:
         """The counters of every group, as of the last reports."""
         with self._changed:
             counts = {group.subscription.name: _sum(group) for group in self._groups}
-        return counts | {one.served.name: one.counters.snapshot() for one in self._pipelines}
+        return counts | {one.pipeline.name: one.counters.snapshot() for one in self._pipelines}
 
     @property
     def paused(self) -> dict[str, str]:
@@ -255,9 +249,16 @@ class SparkEngine:
 
     # --- pipelines and the rest ----------------------------------------------------------------------------------
 
-    def _pipe(self, pipeline: Pipelined) -> None:
+    def _worker(self, pipeline: Pipeline, url: str) -> PipelineWorker:
+        from penstock.spark.pipeline import PipelineWorker  # with all that DataFrames need
+
+        return PipelineWorker(
+            self._log, self._spark, url, pipeline, f"{_NAME}/{pipeline.group}", self._watch, Counters()
+        )
+
+    def _pipe(self, worker: PipelineWorker) -> None:
         self._context.setLocalProperty("spark.scheduler.pool", PIPELINES)
-        pipeline.run()
+        worker.run()
 
     def _keep(self) -> None:
         """Reap now and then, end a drain when it is done."""
@@ -279,6 +280,7 @@ class SparkEngine:
                 thread.join()
             if self._switchboard is not None:
                 self._switchboard.close()
+            self._watch.stop()
             self._ended.set()
 
     def _wake_sleepers(self) -> None:

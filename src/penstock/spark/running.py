@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.engine.pipeline import Pipeline
 from penstock.engine.running_app import Outcome, Progress, run_engine
 from penstock.engine.subscription import Subscription
 from penstock.engine.travelling import travelling
@@ -18,6 +19,7 @@ from penstock.spark.session import active_session, check_classic, check_master, 
 def run_spark(
     log: Log,
     subscriptions: Sequence[Subscription],
+    pipelines: Sequence[Pipeline] = (),
     *,
     name: str,
     master: str | None = None,
@@ -30,7 +32,7 @@ def run_spark(
     for one in subscriptions:
         travelling(one)
     with session_for(spark, master, name, log.store.url) as session:
-        engine = SparkEngine(log, session, log.store.url, subscriptions, until_drained=until_drained)
+        engine = SparkEngine(log, session, log.store.url, subscriptions, pipelines, until_drained=until_drained)
         return run_engine(engine, progress, on_stop)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -15,6 +16,8 @@ import penstock
 from benchmarks.claiming import fill
 from benchmarks.engine import ratio, subscribed
 from benchmarks.measuring import Figure, seconds
+from penstock.engine.pipeline import Pipeline
+from penstock.spark import register
 from penstock.spark.engine import SparkEngine
 from penstock.spark.session import make_session
 from tests.support.postgres_server import PostgresServer
@@ -48,6 +51,7 @@ def run(server: PostgresServer) -> list[Figure]:
 def session(master: str) -> Iterator[Any]:
     """A session of its own; the JVM is quiet."""
     spark = make_session(master, name="bench", config={"spark.ui.enabled": "false"})
+    register(spark)
     try:
         yield spark
     finally:
@@ -168,13 +172,61 @@ class Bench:
     # --- DataFrames ----------------------------------------------------------------------------------------------
 
     def pipeline(self) -> list[Figure]:
-        return []
+        """Parse, filter, aggregate, and the rows into a table; against the same query over Parquet files."""
+        with tempfile.TemporaryDirectory() as place:
+            self._export(place)
+            self._over_parquet(place), self._pipeline()
+            took = [(self._over_parquet(place), self._pipeline()) for _ in range(3)]
+        files, log = min(one for one, _ in took), min(two for _, two in took)
+        count = WARM + EVENTS
+        return [
+            ratio(
+                "DataFrame pipeline into a table vs the same query over Parquet files", count / log, count / files, 0.5
+            )
+        ]
+
+    def _export(self, place: str) -> None:
+        frame = self.spark.read.format("penstock").option("url", self.url).option("stream", "orders").load()
+        frame.write.mode("overwrite").parquet(place)
+
+    def _over_parquet(self, place: str) -> float:
+        self.connection.execute("truncate totals")
+        url = self.url
+
+        def insert(rows: Iterator[Any]) -> None:
+            into = "copy totals (key, orders, amount) from stdin"
+            with psycopg.connect(url) as connection, connection.cursor() as cursor, cursor.copy(into) as copy:
+                for row in rows:
+                    copy.write_row(tuple(row))
+
+        took = seconds(lambda: totals(self.spark.read.parquet(place)).foreachPartition(insert))
+        self._check_totals()
+        return took
+
+    def _pipeline(self) -> float:
+        """From the first claim to the last settle."""
+        self.connection.execute("truncate totals")
+        group = f"s{next(_numbers)}"
+        declared = Pipeline("orders", group, totals, penstock.sinks.Table("totals"))
+        engine = SparkEngine(self.log, self.spark, self.url, [], [declared], until_drained=True)
+        engine.start()
+        engine.wait()
+        self._check_totals()
+        row = self.connection.execute(
+            "select extract(epoch from max(ended_at) - min(claimed_at))::float8 from penstock.leases "
+            "join penstock.groups using (group_id) where group_name = %s and members > 0",
+            (group,),
+        ).fetchone()
+        assert row is not None
+        return float(row[0])
+
+    def _check_totals(self) -> None:
+        row = self.connection.execute("select sum(orders) from totals").fetchone()
+        assert row is not None
+        _same(int(row[0]), WARM + EVENTS - (WARM + EVENTS) // 1000)
 
     def reading(self) -> Figure:
         """The data source against the same read in tasks of our own."""
-        from penstock.spark import register
-
-        register(self.spark)
         url = self.url
         low = self.connection.execute(
             "select min(\"offset\") - 1 from penstock.events where stream = 'many'"
@@ -210,6 +262,16 @@ class Bench:
             READ / min(one for one, _ in took),
             0.8,
         )
+
+
+def totals(batch: Any) -> Any:
+    """Orders and amounts by customer, without those of one in a thousand."""
+    from pyspark.sql import functions as f
+
+    order = f.from_json(f.col("payload").cast("string"), "id bigint, amount double").alias("order")
+    orders = batch.select("ordering_key", order).where("order.id % 1000 <> 0")
+    grouped = orders.groupBy(f.col("ordering_key").alias("key"))
+    return grouped.agg(f.count("*").alias("orders"), f.sum("order.amount").alias("amount"))
 
 
 def _same(found: int, wanted: int) -> None:

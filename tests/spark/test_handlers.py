@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.engine.declaring import declare
+from penstock.engine.travelling import travelling
 from penstock.spark import slices
 from penstock.spark.control import Caller, Switchboard
+from penstock.testing import StatementCounter
 from tests.engine import handlers
 from tests.engine.driving import done, lines, make_done, subscription
 from tests.engine.test_faults import EVENTS, check_outcomes, poisoned
@@ -170,9 +173,6 @@ def test_a_slice_tells_the_driver_and_hears_it() -> None:
 
 
 def test_a_slice_without_a_line_works_to_the_end_of_its_time(log: penstock.Log) -> None:
-    from penstock.engine.declaring import declare
-    from penstock.engine.travelling import travelling
-
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20)
     one = subscription(handlers.plain)
     declare(log, one, "test")
@@ -182,3 +182,22 @@ def test_a_slice_without_a_line_works_to_the_end_of_its_time(log: penstock.Log) 
     report = slices.run_slice(ticket)
     assert report.counts["published"] == 20 and report.idle is not None and report.error is None
     slices._forget(ticket)
+
+
+@pytest.mark.shows("S15")
+def test_a_slice_costs_by_its_leases_and_not_by_its_events(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cause of the figure: no statement and no Spark row for an event that goes well."""
+    statements = StatementCounter()
+    log.append_many("orders", [{"payload": {}, "type": "t"}] * 20_000)
+    one = subscription(handlers.plain, isolation="inline")
+    declare(log, one, "test")
+    monkeypatch.setattr(slices, "open_log", lambda url, migrate: penstock.open(url, hook=statements))
+    board = Switchboard("127.0.0.1", lambda number, counts: None)
+    ticket = slices.Ticket(1, "cost", log.store.url, travelling(one), 30.0, 0.1, board.line)
+    report = slices.run_slice(ticket)
+    slices._forget(ticket)
+    board.close()
+    leases = report.counts["leases"]
+    assert report.counts["published"] == 20_000 and leases < 40
+    assert len(statements.blocks) < 25 * (leases + 3), statements.blocks
+    assert not [block for block in statements.blocks if block.startswith("settle.") and block != "settle.whole"]

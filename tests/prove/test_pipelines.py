@@ -1,0 +1,22 @@
+"""A pipeline's driver is killed at every named step of the commit, for every sink, on both stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from tests.spark.crashing import STEPS
+from tests.spark.test_sinks import check_killed
+
+
+@pytest.mark.shows("S05")
+@pytest.mark.parametrize(
+    ("kind", "when", "block"), [(kind, when, block) for kind, steps in STEPS.items() for when, block in steps]
+)
+def test_a_driver_is_killed_at_every_step(
+    log: penstock.Log, log_url: str, spark: Any, tmp_path: Path, kind: str, when: str, block: str
+) -> None:
+    check_killed(log, log_url, spark, str(tmp_path / "lake"), kind, when, block)

@@ -1,0 +1,97 @@
+"""Spark at length: 200,000 events with poison among them, and whoever works killed again and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock as library
+from tests.engine import handlers
+from tests.engine.driving import done, subscription
+from tests.spark.driving import drain
+from tests.spark.test_run import Shop
+from tests.support.running import Running
+
+COUNT = 200_000
+KILLS = 8
+GIGABYTE = 260_000  # events of 4 kB
+
+
+@pytest.mark.shows("S02")
+def test_one_percent_poison_in_200_000(spark: Any, postgres_log: library.Log) -> None:
+    log = postgres_log
+    bad = {n for n in range(COUNT) if n % 100 == 7}
+    for stream, skip in (("orders", set[int]()), ("clean", bad)):
+        events = [
+            {"payload": {"do": "raise" if n in bad - skip else None}, "type": "t", "ordering_key": f"k{n % 1000}"}
+            for n in range(COUNT)
+            if n not in skip
+        ]
+        for first in range(0, len(events), 50_000):
+            log.append_many(stream, events[first : first + 50_000])
+    drain(spark, log, subscription(handlers.seen), subscription(handlers.seen, stream="clean"))
+    dead = [one.offset for one in log.deliveries("orders", "g", state="DEAD", limit=10_000)]
+    assert dead == sorted(n + 1 for n in bad)
+    for key in range(1000):
+        assert log.state("orders", "g", f"k{key}") == log.state("clean", "g", f"k{key}")
+
+
+@pytest.mark.shows("S03")
+def test_whoever_is_killed_nothing_is_lost(tmp_path: Path, postgres_log_url: str) -> None:
+    """The driver, its JVM, a Python worker or a handler's process, at random; then a run to the end."""
+    library.open(postgres_log_url).close()
+    shop, chance = Shop(tmp_path, postgres_log_url), random.Random(20)
+    shop.append(3_000, seconds=0.003)
+    for number in range(KILLS):
+        with shop.run("--until-drained") as running:
+            before = len(done(shop.url))
+            running.wait_until(lambda before=before: len(done(shop.url)) > before + 40, "some work")  # type: ignore[misc]
+            victim = running.pid if number % 4 == 0 else chance.choice(_family(running))
+            os.kill(victim, signal.SIGKILL)
+            time.sleep(chance.random())  # for whoever is left to go on, or not
+    with shop.run("--until-drained", "--json") as running:
+        assert running.process.wait(300) == 0, running.err
+    json.loads(running.out)
+    assert sorted(done(shop.url)) == list(range(1, 3_001))
+    with psycopg.connect(shop.url) as sql:
+        (left,) = sql.execute("select count(*) from penstock.leases where outcome is null").fetchone() or (1,)
+    assert left == 0
+
+
+def test_a_gigabyte_through_a_driver_of_512_mb(tmp_path: Path, postgres_log: library.Log) -> None:
+    """Neither the events nor the rows of a pipeline pass the driver."""
+    padding = "x" * 4_000
+    for first in range(0, GIGABYTE, 10_000):
+        events = [{"payload": {"n": first + n, "padding": padding}, "type": "t"} for n in range(10_000)]
+        postgres_log.append_many("orders", events)
+    script = [sys.executable, "-m", "tests.spark.small_driver", postgres_log.store.url, tmp_path / "lake"]
+    root = Path(__file__).parents[2]
+    with Running(tmp_path, *script, environment={"PYTHONPATH": str(root)}) as running:
+        assert running.process.wait(900) == 0, running.err
+    report = json.loads(running.out.splitlines()[-1])
+    assert (report["rows"], report["distinct"]) == (GIGABYTE, GIGABYTE)
+    assert report["published"] == GIGABYTE and report["driver_mb"] < 512
+
+
+def _family(running: Running) -> list[int]:
+    """The processes below the driver."""
+    parents = {}
+    for one in Path("/proc").iterdir():
+        if one.name.isdigit():
+            try:
+                parents[int(one.name)] = int((one / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                continue
+    found = {running.pid}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found)

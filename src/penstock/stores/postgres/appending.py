@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,8 @@ _TRAILER = b"\xff\xff"
 _NULL = b"\xff\xff\xff\xff"
 _UUID_LENGTH = b"\x00\x00\x00\x10"
 _JSONB = b"\x01"  # the version byte in front of binary jsonb
+_STAGED_COLUMNS = (12).to_bytes(2, "big")
+_STAGED_AT_ONCE = 1_000
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _length = struct.Struct("!i").pack
 _bucket = struct.Struct("!ih").pack
@@ -60,6 +63,38 @@ def copy_chunks(events: Sequence[NewEvent] | EventColumns, created_at: datetime 
     else:
         yield b"".join(_rows(events, columns, end))
     yield _TRAILER
+
+
+def stage(
+    connection: psycopg.Connection[Any], store: PostgresStore, events: Sequence[NewEvent], attempt: uuid.UUID
+) -> None:
+    """One binary COPY into the staging table, laid out like that of an append, with the attempt at the end."""
+    end = _UUID_LENGTH + attempt.bytes
+    with connection.cursor() as cursor, cursor.copy(store.blocks["stage.copy"]) as stream:
+        stream.write(_HEADER)
+        for start in range(0, len(events), _STAGED_AT_ONCE):
+            stream.write(b"".join(_rows(events[start : start + _STAGED_AT_ONCE], _STAGED_COLUMNS, end)))
+        stream.write(_TRAILER)
+
+
+def stage_rows(
+    connection: psycopg.Connection[Any],
+    store: PostgresStore,
+    rows: Sequence[tuple[int | None, bytes]],
+    attempt: uuid.UUID,
+) -> None:
+    """One binary COPY of rows that wait for their table: the attempt, the event's offset, the columns as JSON."""
+    start = (3).to_bytes(2, "big") + _UUID_LENGTH + attempt.bytes
+    with connection.cursor() as cursor, cursor.copy(store.blocks["pipeline.copy"]) as stream:
+        stream.write(_HEADER)
+        for first in range(0, len(rows), _STAGED_AT_ONCE):
+            stream.write(
+                b"".join(
+                    start + (_NULL if offset is None else _moment(8, offset)) + _length(len(text) + 1) + _JSONB + text
+                    for offset, text in rows[first : first + _STAGED_AT_ONCE]
+                )
+            )
+        stream.write(_TRAILER)
 
 
 def _column_chunks(events: EventColumns, columns: bytes, end: bytes) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -40,6 +41,26 @@ def append(
     for text, event in zip(ids, events, strict=True):
         check_same(text, known[text], event)
     return len(events) - stored
+
+
+def stage(
+    connection: sqlite3.Connection, blocks: Mapping[str, str], events: Sequence[NewEvent], attempt: uuid.UUID
+) -> None:
+    """Put events aside for a task attempt."""
+    name = id_text(attempt)
+    connection.executemany(
+        blocks["stage.insert"],
+        (
+            (
+                name,
+                event.stream,
+                id_text(event.event_id),
+                *event[2:10],
+                None if event.available_at is None else micros(event.available_at),
+            )
+            for event in events
+        ),
+    )
 
 
 def _of_columns(events: EventColumns, stamp: int) -> Iterator[tuple[Any, ...]]:

@@ -1,0 +1,85 @@
+"""Cutting a stream into ranges of about equally many events, without reading it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import pairwise
+
+from penstock.core.limits import TALLY_EVERY
+from penstock.stores.base import Transaction
+
+_WORTHWHILE = 1_000  # events in a range that are worth a task of their own
+
+
+def bounds(
+    tx: Transaction, stream: str, *, after: int, upto: int | None, since: datetime | None, until: datetime | None
+) -> tuple[int, int]:
+    """(low, high] with every event in question that can no longer change its place; empty where low = high."""
+    horizon = tx.horizon()
+    high = horizon if upto is None else min(horizon, upto)
+    pruned = tx.one("source.pruned", stream=stream)
+    low = max(after, 0 if pruned is None else pruned.upto)
+    if since is not None:
+        then = tx.one("source.between", stream=stream, since=since, until=until)
+        if then is None or then.first is None:
+            return low, low
+        low, high = max(low, then.first - 1), min(high, then.last)
+    return low, max(low, high)
+
+
+def cut(tx: Transaction, stream: str, low: int, high: int, pieces: int, *, exactly: bool) -> list[tuple[int, int]]:
+    """(low, high] in so many ranges with about equally many events; in fewer, unless `exactly`, where there are few.
+
+    Streams share one sequence of offsets, so it is the events that are counted: in blocks, from the running count and
+    the index. Then one look into the index finds the event within its block at which a range ends.
+    """
+    blocks = _blocks(tx, stream, low, high)
+    total = sum(events for _, _, events in blocks)
+    if total == 0:
+        return []
+    most = total if exactly else -(-total // _WORTHWHILE)
+    ends: list[int] = []
+    for target in _targets(total, min(pieces, most)):
+        ends.append(_nth(tx, stream, blocks, target))
+    edges = [low, *sorted({end for end in ends if low < end < high}), high]
+    return list(pairwise(edges))
+
+
+def _targets(total: int, pieces: int) -> list[int]:
+    return [total * number // pieces for number in range(1, pieces)]
+
+
+def _blocks(tx: Transaction, stream: str, low: int, high: int) -> list[tuple[int, int, int]]:
+    """(low, high, events) of every block that has any."""
+    first = low // TALLY_EVERY * TALLY_EVERY
+    counted = [(row.upto, row.events) for row in tx.rows("source.counted", stream=stream, first=first, high=high)]
+    blocks: list[tuple[int, int, int]] = []
+    before = 0
+    if counted and counted[0][0] == first:
+        before = counted.pop(0)[1]
+    at = first
+    for upto, events in counted:
+        if upto - at == TALLY_EVERY and at >= low:
+            blocks.append((at, upto, events - before))
+        else:  # the first block, of which only a part is asked for, or one behind a gap
+            blocks += _counted(tx, stream, max(at, low), upto)
+        at, before = upto, events
+    blocks += _counted(tx, stream, max(at, low), high)
+    return [block for block in blocks if block[2]]
+
+
+def _counted(tx: Transaction, stream: str, low: int, high: int) -> list[tuple[int, int, int]]:
+    size = TALLY_EVERY
+    found = tx.rows("source.count", stream=stream, low=low, high=high, size=size)
+    return [(max(low, row.block * size), min(high, (row.block + 1) * size), row.events) for row in found]
+
+
+def _nth(tx: Transaction, stream: str, blocks: Sequence[tuple[int, int, int]], number: int) -> int:
+    """The offset of the n-th event."""
+    for low, high, events in blocks:
+        if number <= events:
+            found = tx.one("source.nth", stream=stream, low=low, high=high, skip=number - 1)
+            return high if found is None else int(found.offset)
+        number -= events
+    raise AssertionError("more events asked for than were counted")

@@ -1,0 +1,8 @@
+-- Streaming readers: which leases were claimed together, under which number. A claim that is asked for again is the same.
+create table if not exists penstock_reader_claims (
+  reader   text not null,
+  claim    integer not null,
+  lease    integer not null,
+  group_id integer not null,
+  primary key (reader, claim, lease)
+) without rowid;

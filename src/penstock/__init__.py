@@ -1,5 +1,6 @@
 """Penstock: a durable event log in your own database in which every message has a lifecycle."""
 
+from penstock import sinks, spark
 from penstock.app import App
 from penstock.core.delivery import State
 from penstock.core.event import Appended, AppendedMany, event_id
@@ -46,6 +47,7 @@ from penstock.errors import (
     TooLarge,
     UnknownEvent,
     UnknownGroup,
+    UnknownReader,
 )
 from penstock.log.handling import Permanent, RetryLater, Unavailable
 from penstock.log.lease import Lease
@@ -106,7 +108,10 @@ __all__ = [
     "Unavailable",
     "UnknownEvent",
     "UnknownGroup",
+    "UnknownReader",
     "WithTtl",
     "event_id",
     "open",
+    "sinks",
+    "spark",
 ]

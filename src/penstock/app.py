@@ -11,10 +11,10 @@ from penstock.core.event import check_name
 from penstock.core.retry import Retry
 from penstock.engine.finding import being_loaded, reference_of
 from penstock.engine.members import check_processes, run_members
-from penstock.engine.pipeline import Pipeline, check_local
+from penstock.engine.pipeline import Pipeline, Sink, check_local
 from penstock.engine.running_app import Outcome, run_local
 from penstock.engine.subscription import Function, Policy, Subscription, handler_of
-from penstock.errors import AppNotFound, InvalidInput, UnknownGroup
+from penstock.errors import AppNotFound, InvalidInput, PolicyConflict, UnknownGroup
 from penstock.log.log import Log
 from penstock.log.opening import open_log
 
@@ -82,6 +82,7 @@ class App:
 
         def declare(function: F) -> F:
             handler = handler_of(function, types)
+            self._check_no_pipeline(stream, group)
             known = next((one for one in self.subscriptions if (one.stream, one.group) == (stream, group)), None)
             if known is None:
                 self.subscriptions.append(Subscription(stream, group, policy, [handler]))
@@ -90,6 +91,51 @@ class App:
             return function
 
         return declare
+
+    def pipeline(
+        self,
+        stream: str,
+        *,
+        group: str,
+        sink: Sink,
+        types: Sequence[str] | None = None,
+        start: str | int | datetime = "beginning",
+        retry: Retry | None = None,
+        lease_seconds: float = limits.LEASE_SECONDS,
+        headers: Mapping[str, str] | None = None,
+        batch_size: int = limits.PIPELINE_BATCH,
+    ) -> Callable[[F], F]:
+        """Hand the events of a stream, batch by batch, to a function from DataFrame to DataFrame, as this group.
+
+        Spark runs it, and its rows go into the `sink` (see `penstock.sinks`). It must be a function of each batch,
+        whatever the batch's size: if a job fails, the batch is cut until the events that fail stand alone. An event
+        with a row whose `_error` is not null fails as a whole; one without rows is done.
+        """
+
+        def declare(function: F) -> F:
+            made = Pipeline(
+                stream,
+                group,
+                function,
+                sink,
+                types=None if types is None else tuple(types),
+                start=start,
+                retry=retry or Retry(),
+                lease_seconds=lease_seconds,
+                headers=dict(headers) if headers else None,
+                batch_size=batch_size,
+            )
+            self._check_no_pipeline(stream, group)
+            if any((one.stream, one.group) == (stream, group) for one in self.subscriptions):
+                raise PolicyConflict(f"{made.name} has a handler already: a group has handlers or one pipeline.")
+            self.pipelines.append(made)
+            return function
+
+        return declare
+
+    def _check_no_pipeline(self, stream: str, group: str) -> None:
+        if any((one.stream, one.group) == (stream, group) for one in self.pipelines):
+            raise PolicyConflict(f"{stream}/{group} has a pipeline already: a group has handlers or one pipeline.")
 
     def open(self) -> Log:
         """The app's log."""

@@ -13,7 +13,18 @@ from penstock.cli.command import root
 from penstock.cli.failures import report
 
 # Importing a family registers its commands; their order here is their order in --help.
-for _family in ("init", "demo", "explain", "append", "inspect", "groups", "run", "operate", "doctor"):
+for _family in (
+    "init",
+    "demo.command",
+    "explain",
+    "append",
+    "inspect",
+    "groups",
+    "run",
+    "operate",
+    "readers",
+    "doctor",
+):
     importlib.import_module(f"penstock.cli.{_family}")
 
 

@@ -104,6 +104,7 @@ class Settlement:
     effects: Effects = field(default_factory=Effects)
     event_effects: Mapping[int, Effects] = field(default_factory=dict)
     versions: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    moves: Sequence[str] = ()  # what Spark's tasks have put aside and the settle puts in its place, by name
 
 
 @dataclass(frozen=True, slots=True)

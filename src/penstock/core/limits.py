@@ -13,6 +13,8 @@ STATE_BYTES: Final = 1024 * 1024  # one value of a key
 ERROR_BYTES: Final = 8 * 1024
 
 BATCH: Final = 50_000  # events in one lease, at most
+PIPELINE_BATCH: Final = 200_000  # events in one lease of a pipeline
+PIPELINE_JOBS: Final = 256  # Spark jobs for one lease of a pipeline, when something in it is poisonous
 APPEND_BATCH: Final = 100_000  # events in one append_many
 ROWS_PER_LEASE: Final = 1_000  # exception rows in one lease
 ROWS_WAIT_SECONDS: Final = 1.0  # due rows that fill no lease let ranges pass for so long
@@ -45,5 +47,9 @@ SOLO_DEATHS: Final = (
 
 LEASE_SECONDS: Final = 60.0
 LEASE_SECONDS_MOST: Final = 7 * 86_400.0
+READER_LEASES: Final = 256  # in one claim of a streaming reader
+READER_FIRST_SECONDS: Final = 600.0  # the first claim of a reader, until its query has written it down
+READER_WAIT_SECONDS: Final = 1.0  # an idle reader waits so long for something to come
+STAGED_SECONDS: Final = 86_400.0  # what a Spark task has staged is kept so long for its write to commit
 SETTLE_RETRIES: Final = 5  # serialization failures and deadlocks
 BUSY_SECONDS: Final = 30.0

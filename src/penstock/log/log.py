@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from penstock.core import limits
+from penstock.core.columns import RowColumns
 from penstock.core.event import check_key
 from penstock.core.lease import Idle, LeaseRow, Passed, Settled, Settlement
 from penstock.errors import InvalidInput
@@ -16,6 +17,7 @@ from penstock.log.grouping import Grouping
 from penstock.log.inspecting import Inspecting
 from penstock.log.lease import Lease
 from penstock.log.operating import Moved, Operating
+from penstock.log.readers import Reading
 from penstock.log.writing import Writing
 from penstock.stores import claim, effects, keyed_state, reap, settle, tally
 from penstock.stores.base import Store, Transaction, UserSqlError
@@ -24,7 +26,7 @@ __all__ = ["Log", "Moved"]
 _IDLE_BLOCKS = 5
 
 
-class Log(Writing, Grouping, Inspecting, Operating):
+class Log(Writing, Grouping, Inspecting, Operating, Reading):
     """A durable event log in one database, made by `penstock.open(url)`. Thread-safe; open it once per process.
 
     Append, read, groups, inspection and operating are in the classes above; claim and settle are here.
@@ -45,7 +47,18 @@ class Log(Writing, Grouping, Inspecting, Operating):
         self, stream: str, group: str, *, limit: int = 100, claimed_by: str, lease_seconds: float | None = None
     ) -> Lease | Idle:
         """Like `claim`, but says when to come back."""
-        most = min(checking.count(limit, "limit"), limits.BATCH)
+        found = self._claim(stream, group, min(checking.count(limit, "limit"), limits.BATCH), claimed_by, lease_seconds)
+        return Lease(self, found, self.store.read_lease(found)) if isinstance(found, LeaseRow) else found
+
+    def try_claim_unread(self, stream: str, group: str, *, limit: int, claimed_by: str) -> Lease | Idle:
+        """Like `try_claim`, for more events than one process wants to hold: the lease says where they are, and has
+        none in hand."""
+        found = self._claim(stream, group, min(checking.count(limit, "limit"), limits.PIPELINE_BATCH), claimed_by, None)
+        return Lease(self, found, RowColumns([])) if isinstance(found, LeaseRow) else found
+
+    def _claim(
+        self, stream: str, group: str, most: int, claimed_by: str, lease_seconds: float | None
+    ) -> LeaseRow | Idle:
         if check_key(claimed_by, "claimed_by") is None:
             raise InvalidInput("claimed_by is missing.")
         if most == 0:
@@ -53,18 +66,22 @@ class Log(Writing, Grouping, Inspecting, Operating):
         while True:
             found = self._run(lambda tx: claim.claim(tx, stream, group, most, claimed_by, lease_seconds))
             if isinstance(found, LeaseRow):
-                return Lease(self, found, self.store.read_lease(found))
+                return found
             if isinstance(found, Idle):
                 if found.horizon - self._counted >= limits.TALLY_EVERY:  # whoever is idle counts the log
                     self._counted = self._run(lambda tx: tally.advance(tx, blocks=_IDLE_BLOCKS))
                 return found
             assert isinstance(found, Passed)
 
-    def settle(self, lease_id: int, token: int, said: Settlement) -> Settled:
+    def settle(
+        self, lease_id: int, token: int, said: Settlement, *, move: Callable[[Transaction], None] | None = None
+    ) -> Settled:
         """Apply a settlement; see `Lease.settle`, which makes one."""
 
         def work(careful: bool) -> Callable[[Transaction], Settled]:
-            return lambda tx: settle.settle(tx, lease_id, token, said, emit=appending.emitted, careful=careful)
+            return lambda tx: settle.settle(
+                tx, lease_id, token, said, emit=appending.emitted, careful=careful, move=move
+            )
 
         try:
             try:

@@ -22,7 +22,7 @@ from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
 from penstock.engine.counters import NAMES, Counters
 from penstock.engine.declaring import declare
 from penstock.engine.drained import Drained
-from penstock.engine.pipeline import Pipeline, declare_pipeline
+from penstock.engine.pipeline import Pipeline
 from penstock.engine.subscription import Subscription
 from penstock.engine.travelling import Travelling, travelling
 from penstock.engine.waiting import AWAY
@@ -101,7 +101,7 @@ class SparkEngine:
         for group in self._groups:
             declare(self._log, group.subscription, _NAME)
         for worker in self._pipelines:
-            declare_pipeline(self._log, worker.pipeline, _NAME)
+            worker.start()
         self._watch.start()
         conf = self._context.getConf()
         self._switchboard = Switchboard(conf.get("spark.driver.host", "127.0.0.1"), self._heard)

@@ -75,12 +75,18 @@ def _brought_along() -> Path | None:
         return None
     mark = hashlib.sha256(f"{os.getuid()} {java}".encode()).hexdigest()[:12]
     home = Path(tempfile.gettempdir()) / f"penstock-java-{mark}"
+    (home / "bin").mkdir(mode=0o700, parents=True, exist_ok=True)
+    if home.stat().st_uid != os.getuid():
+        return None  # somebody else's folder: nothing in it is to be run
+    return wrapped(java, home)
+
+
+def wrapped(java: Path, home: Path) -> Path:
+    """Make `home` a Java home whose `java` is this one without that module, and so without Java's warning about it."""
     wrapper = home / "bin" / "java"
     text = _WRAPPER.format(java=java)
     if not wrapper.is_file() or wrapper.stat().st_uid != os.getuid() or wrapper.read_text(encoding="utf-8") != text:
         wrapper.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if home.stat().st_uid != os.getuid():
-            return None  # somebody else's folder: nothing in it is to be run
         draft = wrapper.with_name(f"java.{os.getpid()}")
         draft.write_text(text, encoding="utf-8")
         draft.chmod(draft.stat().st_mode | stat.S_IXUSR)

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -22,6 +23,7 @@ EVENTS_DDL = (
     "available_at timestamp, created_at timestamp, stream string"
 )
 _HEADERS = COLUMNS.index("headers")
+_BATCH_BYTES = 4 * 1024 * 1024
 
 
 @cache
@@ -46,6 +48,43 @@ def read_lease(log: Log, row: LeaseRow) -> Iterator[Any]:
     return _batches(log, row.stream, *log.store.lease_query(row))
 
 
+@cache
+def claimed_schema() -> Any:
+    """Events as a pipeline gets them: with the attempts of their delivery."""
+    import pyarrow as pa
+
+    return events_schema().append(pa.field("attempts", pa.int32()))
+
+
+def read_claimed(log: Log, row: LeaseRow) -> Iterator[Any]:
+    """`read_lease` with the column `attempts`, in record batches of a few megabytes."""
+    import pyarrow as pa
+
+    schema = claimed_schema()
+    for batch, attempts in _with_attempts(log, row):
+        counted = pa.repeat(pa.scalar(row.attempts, pa.int32()), len(batch)) if attempts is None else attempts
+        whole = pa.RecordBatch.from_arrays([*batch.columns, counted.cast(pa.int32())], schema=schema)
+        size = max(1, len(whole) * _BATCH_BYTES // max(_BATCH_BYTES, whole.nbytes))
+        for first in range(0, len(whole), size):
+            yield whole.slice(first, size)
+
+
+def _with_attempts(log: Log, row: LeaseRow) -> Iterator[tuple[Any, Any]]:
+    """Events in record batches; beside those of a list lease their attempts, which follow their other columns."""
+    import pyarrow as pa
+
+    block, params = log.store.lease_query(row)
+    listed = row.offsets is not None
+    read = getattr(log.store, "read_batches", None)
+    if read is not None:
+        for raw in read(block, **params):
+            yield _typed(raw, row.stream), raw.column(len(COLUMNS)) if listed else None
+        return
+    columns = log.store.read_columns(block, **params)
+    if len(columns):
+        yield _of_rows(columns, row.stream), pa.array(columns.column(len(COLUMNS))) if listed else None
+
+
 def read_range(log: Log, stream: str, low: int, high: int) -> Iterator[Any]:
     """All events of a stream in (low, high]; the caller stays below the horizon."""
     return _batches(log, stream, "read.events", {"stream": stream, "after": low, "upto": high, "limit": high - low})
@@ -62,7 +101,7 @@ def parts(row: LeaseRow, count: int) -> list[LeaseRow]:
     members = max(1, row.members // count)
     return [
         replace(row, low=low, high=high, members=members, found=None, whole=row.whole and row.lanes == 1)
-        for low, high in zip(bounds, bounds[1:], strict=False)
+        for low, high in pairwise(bounds)
     ]
 
 

@@ -7,6 +7,7 @@ every block in its own dialect, in `.sql` files named after the verb.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -89,6 +90,12 @@ class Transaction(Protocol):
     def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
         """Store events; `unique` promises that the ids are new. Returns how many were duplicates."""
 
+    def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID) -> None:
+        """Put events aside for a task attempt; see `stores.staging`."""
+
+    def stage_rows(self, rows: Sequence[tuple[int | None, bytes]], attempt: uuid.UUID) -> None:
+        """Put rows of a table aside for a task attempt; see `stores.pipelines`."""
+
     def user_sql(self, sql: str, params: Sequence[Any]) -> None:
         """Run a statement of the user's; raises `UserSqlError` if it fails or returns rows."""
 
@@ -122,6 +129,9 @@ class Store(Protocol):
 
     def read_lease(self, lease: LeaseRow) -> Columns:
         """The members of a lease, in offset order; rows of a list lease carry attempts, failures, error, replays."""
+
+    def read_columns(self, block: str, **params: Any) -> Columns:
+        """What a reading block finds."""
 
     def lease_query(self, lease: LeaseRow) -> tuple[str, dict[str, Any]]:
         """The block that reads what a lease contains, and its parameters."""

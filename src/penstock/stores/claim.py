@@ -18,9 +18,19 @@ _TOKEN_BITS = 20  # random low bits behind the growing lease id: a token grows, 
 
 
 def claim(
-    tx: Transaction, stream: str, group_name: str, limit: int, claimed_by: str, lease_seconds: float | None = None
+    tx: Transaction,
+    stream: str,
+    group_name: str,
+    limit: int,
+    claimed_by: str,
+    lease_seconds: float | None = None,
+    *,
+    upto: int | None = None,
 ) -> LeaseRow | Idle | Passed:
-    """A lease, or when to come back, or the word that a stretch was passed and the caller should claim again."""
+    """A lease, or when to come back, or the word that a stretch was passed and the caller should claim again.
+
+    With `upto` no new range goes beyond that offset; what has come back is handed out wherever it lies.
+    """
     group = groups.locked(tx, stream, group_name)
     now = tx.now()
     lanes = _look(tx, group, now)
@@ -31,7 +41,7 @@ def claim(
         lanes = _look(tx, group, now)
     if group.paused:
         return Idle(None, paused=True)
-    attempt = _Attempt(tx, group, now, limit, claimed_by, lease_seconds or group.lease_seconds)
+    attempt = _Attempt(tx, group, now, limit, claimed_by, lease_seconds or group.lease_seconds, upto)
     for lane in sorted(lanes, key=lambda one: (one.last_lease or 0, one.lane)):
         if group.exclusive and lane.open_ids:
             continue
@@ -71,6 +81,7 @@ class _Attempt:
     limit: int
     claimed_by: str
     lease_seconds: float
+    upto: int | None = None
     horizon: int | None = None
 
     def take(self, lane: Row) -> LeaseRow | Passed | None:
@@ -178,6 +189,8 @@ class _Attempt:
     def _take_next(self, lane: Row) -> LeaseRow | Passed | None:
         if self.horizon is None:
             self.horizon = self.tx.horizon(lane.last)
+            if self.upto is not None:
+                self.horizon = min(self.horizon, self.upto)
         cursor = self._cursor(lane)
         if cursor >= self.horizon or (self.group.ordered and lane.has_rows and self._full(lane)):
             return None

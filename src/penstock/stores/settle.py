@@ -79,10 +79,12 @@ def settle(
     emit: Callable[[Any], NewEvent],
     jitter: Jitter = random.random,
     careful: bool = False,
+    move: Callable[[Transaction], None] | None = None,
 ) -> Settled:
     """Apply everything a settlement says, or nothing of it.
 
-    With `careful` every event's effects run in a savepoint of their own, so that only the culprit fails.
+    With `careful` every event's effects run in a savepoint of their own, so that only the culprit fails. `move` puts
+    what `said.moves` names in its place, in the same transaction.
     """
     digest = codec.digest(_plain(said))
     if said.upto is not None and said == Settlement(upto=said.upto, versions=said.versions):
@@ -104,6 +106,8 @@ def settle(
     work.failed.update(effects.culprits)
     work.released.update(effects.dependents)
     answer = work.write()
+    if move is not None:
+        move(tx)
     if effects.emitted:
         tx.append(effects.emitted, unique=False)
     _end(tx, lease, work.upto, digest, answer, now)
@@ -134,7 +138,8 @@ def _plain(said: Settlement) -> dict[str, Any]:
     def failures(some: Mapping[int, Failure]) -> dict[str, list[Any]]:
         return {str(o): [f.code, f.message, f.retry_after_seconds] for o, f in some.items()}
 
-    return {
+    moves = {"moves": sorted(said.moves)} if said.moves else {}
+    return moves | {
         "failed": failures(said.failed),
         "dead": failures(said.dead),
         "released": sorted(said.released),

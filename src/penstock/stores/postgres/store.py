@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -116,6 +117,21 @@ class PostgresTransaction:
         if hook is not None:
             hook("after", "append")
         return duplicates
+
+    def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID) -> None:
+        from penstock.stores.postgres import appending
+
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", "stage")
+        appending.stage(self._connection, self._store, events, attempt)
+        if hook is not None:
+            hook("after", "stage")
+
+    def stage_rows(self, rows: Sequence[tuple[int | None, bytes]], attempt: uuid.UUID) -> None:
+        from penstock.stores.postgres import appending
+
+        appending.stage_rows(self._connection, self._store, rows, attempt)
 
     def user_sql(self, sql: str, params: Sequence[Any]) -> None:
         hook = self._store.hook
@@ -320,6 +336,9 @@ class PostgresStore:
             "holes": list(lease.holes),
             "members": lease.members,
         }
+
+    def read_columns(self, block: str, **params: Any) -> Columns:
+        return self._read(block, **params)
 
     def read_batches(self, block: str, **params: Any) -> Iterator[Any]:
         """What a reading block finds, as Arrow record batches, with times and ids as people know them."""

@@ -53,6 +53,10 @@ class Held:
 _all: WeakSet[Held] = WeakSet()
 
 
+def _unhex(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
+
+
 def _before_fork() -> None:
     _gate.acquire()
     deadline = time.monotonic() + _FORK_WAIT
@@ -136,6 +140,7 @@ class Connections:
                 "mmap_size = 0",
             ):
                 connection.execute(f"pragma {setting}").close()
+            connection.create_function("penstock_unhex", 1, _unhex, deterministic=True)  # SQLite has one since 3.41
             mode = patiently(lambda: connection.execute("pragma journal_mode").fetchone()[0])
             if mode != "wal":
                 mode = patiently(lambda: connection.execute("pragma journal_mode = wal").fetchone()[0])

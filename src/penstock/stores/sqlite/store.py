@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -106,6 +107,20 @@ class SqliteTransaction:
         if hook is not None:
             hook("after", "append")
         return duplicates
+
+    def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID) -> None:
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", "stage")
+        appending.stage(self._connection, self._store.blocks, events, attempt)
+        if hook is not None:
+            hook("after", "stage")
+
+    def stage_rows(self, rows: Sequence[tuple[int | None, bytes]], attempt: uuid.UUID) -> None:
+        name = id_text(attempt)
+        self._connection.executemany(
+            self._store.blocks["pipeline.insert"], ((name, offset, fields.decode()) for offset, fields in rows)
+        )
 
     def user_sql(self, sql: str, params: Sequence[Any]) -> None:
         hook = self._store.hook
@@ -233,6 +248,17 @@ class SqliteStore:
         if self.hook is not None:
             self.hook("after", block)
         return RowColumns(found)
+
+    def read_chunks(self, block: str, size: int, **params: Any) -> Iterator[list[tuple[Any, ...]]]:
+        """What a reading block finds, so many rows at a time: all of it as it was when the first was read."""
+        encoded = {name: encode(value) for name, value in params.items()}
+        with named(self.path), self.connections.lend() as connection:
+            cursor = patiently(lambda: connection.execute(self.blocks[block], encoded))
+            try:
+                while rows := cursor.fetchmany(size):
+                    yield rows
+            finally:
+                cursor.close()
 
     # --- the rest ------------------------------------------------------------------------------------------------
 

@@ -62,6 +62,8 @@ delete from penstock_attempt_log where group_id = :group_id
 ;;
 delete from penstock_state where group_id = :group_id
 ;;
+delete from penstock_reader_claims where group_id = :group_id
+;;
 delete from penstock_binding_types where binding in (select id from penstock_bindings where group_id = :group_id)
 ;;
 delete from penstock_bindings where group_id = :group_id

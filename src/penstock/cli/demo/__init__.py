@@ -1,0 +1,1 @@
+"""`penstock demo`: a shop's orders, three groups, everything that goes wrong with them, and the proof."""

@@ -1,0 +1,57 @@
+"""What went wrong in a Spark job, in the words of its root: one line, not a page of stack traces."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from penstock.core import codec
+from penstock.core.lease import Failure
+
+AWAY: Final = frozenset({"Unavailable", "store_unavailable", "store_busy", "commit_unknown"})  # nobody's fault
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_PYTHON_ERROR: Final = re.compile(r"^((?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*))(?:: ?(.*))?$", re.DOTALL)
+_OWN_CODE: Final = re.compile(r"\[([a-z_]+)\] ")
+_JAVA_CLASS: Final = re.compile(r"^(?:Caused by: )?(?:[a-z_]\w*\.)+([A-Z]\w*)(?:: )?")
+_CONDITION: Final = re.compile(r"^\[([A-Z][A-Z0-9_.]+)\] ?")
+_MOST_RECENT: Final = re.compile(r"most recent failure: .*?\(executor [^)]*\): ", re.DOTALL)
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}.*\Z", re.DOTALL)
+
+
+def failure_of(error: Any) -> Failure:
+    """The failure of an event, out of an exception of the driver or the text of a failed task."""
+    text = str(error)
+    if isinstance(error, BaseException) and not type(error).__module__.startswith(("pyspark.", "py4j.")):
+        return Failure(codec.error_code(error), codec.error_text(f"{type(error).__name__}: {error}"))
+    if _TRACEBACK in text:
+        return _python(text)
+    if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
+        return Failure("process_died", "process_died: the Python worker was killed, crashed or ran out of memory.")
+    return _java(text)
+
+
+def _python(text: str) -> Failure:
+    """The last lines of the last traceback."""
+    lines = _without_java(text.rpartition(_TRACEBACK)[2]).splitlines()
+    place = next((n for n, line in enumerate(lines) if line and not line[0].isspace()), None)
+    said = "\n".join(lines[place:]) if place is not None else ""
+    found = _PYTHON_ERROR.match(_STATE.sub("", said).strip())
+    if found is None:
+        return _java(text)
+    own = _OWN_CODE.match(found[3] or "") if found[1].startswith("penstock.") else None
+    return Failure(own[1] if own else found[2][:128], codec.error_text(f"{found[2]}: {(found[3] or '').strip()}"))
+
+
+def _java(text: str) -> Failure:
+    recent = _MOST_RECENT.search(text)
+    said = _without_java(text[recent.end() :] if recent else text).strip()
+    kind = _JAVA_CLASS.match(said)
+    message = said[kind.end() :] if kind else said
+    condition = _CONDITION.match(message)
+    code = condition[1] if condition else kind[1] if kind else "error"
+    words = _STATE.sub("", message[condition.end() :] if condition else message).strip()
+    return Failure(code[:128], codec.error_text(f"{code}: {words}"))
+
+
+def _without_java(text: str) -> str:
+    return text.partition("\n\tat ")[0]

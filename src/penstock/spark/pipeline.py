@@ -1,0 +1,314 @@
+"""The loop of one pipeline: claim a batch, run the function over it, put its rows aside, settle and move them.
+
+The driver holds no event: tasks read the batch and put the results aside under names of their own, and the settle moves
+what the named ones brought. A driver that dies at any point leaves a lease that expires, and rows that nobody names.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from penstock.core import codec
+from penstock.core.lease import Failure, Idle, LeaseRow, Settled, Settlement
+from penstock.core.limits import SUSPECT_PIECES
+from penstock.engine.circuit import Circuit
+from penstock.engine.counters import Counters
+from penstock.engine.pipeline import Pipeline, declare_pipeline
+from penstock.engine.waiting import AWAY, Waiting
+from penstock.engine.watch import Watch
+from penstock.errors import InvalidPipeline, LeaseLost, OrderedGroup, PenstockError, StoreUnavailable
+from penstock.log.handling import Unavailable
+from penstock.log.lease import Lease
+from penstock.log.log import Log
+from penstock.log.piping import Piping
+from penstock.spark.failing import ERROR, check_result, failures, succeeded
+from penstock.spark.frames import empty_frame, frame
+from penstock.spark.isolating import Result, Worked, isolate
+from penstock.spark.jobs import Jobs
+from penstock.spark.secrets import hide
+from penstock.spark.session import check_classic, check_master
+from penstock.spark.sink import Aside, SinkWriter
+from penstock.spark.writers import writer_for
+
+T = TypeVar("T")
+logger = logging.getLogger("penstock")
+_RETRY_SECONDS = (0.1, 5.0)
+_GRACE_SECONDS = 5.0  # that a running batch gets to finish when the pipeline is stopped
+_CLEAN_SECONDS = 60.0  # between two looks for what lost attempts left behind
+_PARTITION = 10_000  # events that one task reads, about
+
+
+class PipelineWorker:
+    """Works for one pipeline until it is told to stop. `run` is called by one thread, `stop` by any."""
+
+    def __init__(
+        self,
+        log: Log,
+        spark: Any,
+        url: str,
+        pipeline: Pipeline,
+        claimed_by: str,
+        watch: Watch,
+        counters: Counters,
+    ) -> None:
+        self.log = log
+        self.pipeline = pipeline
+        self.counters = counters
+        self.idle = False  # nothing was found at the last look
+        self.busy = False  # a batch is being worked on
+        self._spark = check_classic(spark)
+        self._url = hide(spark, log.store.url or url)  # SQLite's path is absolute there
+        self._claimed_by = claimed_by
+        self._watch = watch
+        self._jobs = Jobs(spark, pipeline.name)
+        self._sink: SinkWriter = writer_for(log, self._url, pipeline.sink)
+        self._names: list[str] | None = None  # of the result's columns
+        self._circuit = Circuit()
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._limit = pipeline.batch_size
+        self._careful_upto = 0  # up to here, batches do not grow again
+        self._unfinished = False
+        self._next_clean = 0.0
+
+    @property
+    def served(self) -> Pipeline:
+        """The group that it works for."""
+        return self.pipeline
+
+    def start(self) -> None:
+        """Declare the group, and find out what is wrong with function and sink before anything is claimed.
+
+        The function is called once with an empty batch, to see the columns of its result.
+        """
+        pipeline = self.pipeline
+        check_master(self._spark.sparkContext.master, self.log.store.url)
+        for group in self.log.groups(pipeline.stream):
+            if group.group_name == pipeline.group and group.ordered:
+                raise OrderedGroup(f"The group {pipeline.name} is ordered, and a pipeline works on whole batches.")
+        name = getattr(pipeline.function, "__qualname__", repr(pipeline.function))
+        try:
+            result = pipeline.function(empty_frame(self._spark))
+            schema = check_result(result, name)
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise InvalidPipeline(f"{name} fails with an empty batch: {_first_line(error)}") from error
+        self._sink.check(self._for_sink(result).schema)
+        self._names = schema.names
+        declare_pipeline(self.log, pipeline, self._claimed_by)
+        self._unfinished = True
+
+    def stop(self) -> None:
+        """End when the running batch is done; if that takes longer than a few seconds, it is given back."""
+        if not self._stopping.is_set():
+            self._stopping.set()
+            threading.Thread(target=self._hurry, name="penstock-hurry", daemon=True).start()
+
+    def _hurry(self) -> None:
+        """Cancel what still runs after the time of grace, and what may have been about to start."""
+        while self.busy and not self._ended.wait(_GRACE_SECONDS):
+            self._jobs.cancel()
+
+    def run(self) -> None:
+        """Claim, run and settle until stopped."""
+        if self._names is None:
+            self.start()
+        waiting = Waiting(self.log, self._stopping)
+        try:
+            while not self._stopping.is_set():
+                self._tidy()
+                found = self._claim()
+                self.idle = isinstance(found, Idle)
+                if isinstance(found, Idle):
+                    waiting.wait(found)
+                    continue
+                waiting.found()
+                self._work(found)
+                self.busy = False
+            self._tidy()
+        finally:
+            self.busy = False
+            self._ended.set()
+
+    # --- claim ---------------------------------------------------------------------------------------------------
+
+    def _claim(self) -> Lease | Idle:
+        """A lease, kept alive from its first moment on; whoever holds one is busy."""
+        pipeline = self.pipeline
+        limit = 1 if self._circuit.is_open else self._limit
+        found = self._patiently(
+            lambda: self.log.try_claim_unread(pipeline.stream, pipeline.group, limit=limit, claimed_by=self._claimed_by)
+        )
+        if not isinstance(found, Lease):
+            return found or Idle(None)
+        self.busy = True
+        self._watch.keep(found, pipeline.lease_seconds)
+        self.counters.add(leases=1)
+        return found
+
+    # --- run -----------------------------------------------------------------------------------------------------
+
+    def _work(self, lease: Lease) -> None:
+        row = lease.row
+        if self._stopping.is_set():
+            self._give_back(lease)
+            return
+        try:
+            worked = isolate(row, self._partitions(row), self._job, self._members, self._stopping.is_set)
+        except BaseException as error:  # Spark has ended, or this code is wrong: nobody is blamed
+            self._give_back(lease)
+            if not isinstance(error, AWAY):
+                raise
+            return
+        if worked.rest == 0:
+            self._give_back(lease)
+        else:
+            self._settle(lease, worked)
+        if worked.away is not None:
+            self._pause(worked.away)
+        elif worked.rest is not None and not self._stopping.is_set():
+            self._shrink(row)  # so many culprits that the jobs did not suffice
+
+    def _partitions(self, row: LeaseRow) -> int:
+        slots = max(1, int(self._spark.sparkContext.defaultParallelism))
+        return max(1, min(row.members, max(2 * slots, -(-row.members // _PARTITION)), -(-row.members // 100)))
+
+    def _members(self, row: LeaseRow) -> list[int]:
+        found = self._patiently(lambda: Piping(self.log.store).offsets(row))
+        if found is None:
+            raise StoreUnavailable(f"Lease {row.id} is given up: the pipeline stops while the database is away.")
+        return found
+
+    def _job(self, piece: LeaseRow, pieces: Sequence[LeaseRow], tolerated: int) -> Result:
+        def work() -> Result:
+            result = self.pipeline.function(frame(self._spark, self._url, pieces))
+            names = check_result(result, self.pipeline.name).names
+            if names != self._names:
+                raise InvalidPipeline(f"The result has the columns {names}, and had {self._names} at the start.")
+            if ERROR not in names:
+                return Result(list(self._sink.write(result, piece)))
+            kept = result.persist()  # what is found to have failed and what is written must be the same rows
+            try:
+                failed = failures(kept, piece)
+                rows = succeeded(self._spark, kept, failed).drop(*self._sink.without)
+                return Result(list(self._sink.write(rows, piece)), failed)
+            finally:
+                kept.unpersist()
+
+        return self._jobs.run(work, pieces=len(pieces), tolerated=tolerated)
+
+    def _for_sink(self, result: Any) -> Any:
+        return result.drop(ERROR, *self._sink.without) if ERROR in result.columns else result
+
+    # --- settle --------------------------------------------------------------------------------------------------
+
+    def _settle(self, lease: Lease, worked: Worked) -> None:
+        row = lease.row
+        said = Settlement(
+            failed=worked.failed,
+            released=worked.released(row),
+            upto=worked.upto(row),
+            moves=[one.name for one in worked.aside],
+        )
+        settled = self._patiently(lambda: self._report(lease, said, worked.aside))
+        self._watch.drop(lease)
+        if settled is None:
+            return
+        self.counters.add(
+            published=settled.published, failed=settled.failed, dead=settled.dead, released=settled.released
+        )
+        self._unfinished = self._unfinished or bool(worked.aside)
+        if settled.published:
+            self._circuit.worked()
+            self._grow(row)
+
+    def _report(self, lease: Lease, said: Settlement, aside: Sequence[Aside]) -> Settled:
+        """Settle; where that is impossible, find the event that makes it so in smaller and smaller leases."""
+        row = lease.row
+        try:
+            return self.log.settle(row.id, row.token, said, move=self._sink.move(row, aside))
+        except (LeaseLost, *AWAY):
+            raise
+        except Exception as error:
+            logger.warning("%s: the settle failed: %s", self.pipeline.name, _first_line(error))
+            refused = self._refused()
+            if refused is not None:  # the table has changed: whatever event this is, it is not to blame
+                self._pause(refused)
+            elif row.members == 1:
+                said_why = error.message if isinstance(error, PenstockError) else codec.error_text(error)
+                failure = Failure(codec.error_code(error), codec.error_text(f"settle_failed: {said_why}"))
+                (only,) = self._members(row)
+                return self.log.settle(row.id, row.token, Settlement(failed={only: failure}, upto=row.high))
+            else:
+                self._shrink(row)
+            return lease.release()
+
+    def _refused(self) -> Failure | None:
+        """What the sink has against any rows, now."""
+        try:
+            self._sink.check(self._for_sink(self.pipeline.function(empty_frame(self._spark))).schema)
+        except Exception as error:
+            return Failure(codec.error_code(error), codec.error_text(error))
+        return None
+
+    def _give_back(self, lease: Lease) -> None:
+        self._watch.drop(lease)
+        released = self._patiently(lease.release)
+        self.counters.add(released=released.released if released else 0)
+
+    # --- pace ----------------------------------------------------------------------------------------------------
+
+    def _shrink(self, row: LeaseRow) -> None:
+        """Something in this lease is dangerous: take less at once, until it stands alone."""
+        self._limit = max(1, row.members // SUSPECT_PIECES)
+        self._careful_upto = max(self._careful_upto, row.high or 0)
+
+    def _grow(self, row: LeaseRow) -> None:
+        if row.high is not None and row.high >= self._careful_upto:
+            self._limit = min(self.pipeline.batch_size, self._limit * SUSPECT_PIECES)
+
+    def _pause(self, why: Failure) -> None:
+        delay = self._circuit.broke()
+        logger.warning("%s: nothing can be done now (%s); next try in %g s", self.pipeline.name, why.message, delay)
+        self._stopping.wait(delay)
+
+    # --- around it -----------------------------------------------------------------------------------------------
+
+    def _tidy(self) -> None:
+        """Finish what a settle, here or in a driver that died, has left to do; drop what nobody will name any more."""
+        try:
+            if self._unfinished:
+                self._sink.finish()
+                self._unfinished = False
+            if time.monotonic() >= self._next_clean:
+                self._next_clean = time.monotonic() + _CLEAN_SECONDS
+                self._sink.clean()
+        except (Unavailable, OSError, *AWAY) as error:
+            logger.warning("%s: %s", self.pipeline.name, error)
+
+    def _patiently(self, do: Callable[[], T]) -> T | None:
+        """Do it again while the database is away; everything done here may be repeated. None when stopped meanwhile."""
+        pause, most = _RETRY_SECONDS
+        while True:
+            try:
+                return do()
+            except LeaseLost as error:
+                self.counters.add(lost=1)
+                logger.warning("%s: %s", self.pipeline.name, error.message)
+                return None
+            except AWAY as error:
+                self.counters.add(store_errors=1)
+                logger.warning("%s: %s", self.pipeline.name, error)
+                if self._stopping.wait(pause):
+                    return None
+                pause = min(2 * pause, most)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

@@ -1,0 +1,102 @@
+"""What an app may declare as a pipeline; Spark is not needed for that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock import sinks
+from penstock.errors import InvalidPipeline
+
+TABLE = sinks.Table("revenue")
+
+
+def test_a_pipeline_is_declared_once_for_its_group() -> None:
+    app = penstock.App("sqlite:///nowhere.db")
+
+    @app.pipeline("orders", group="revenue", sink=TABLE, types=["order.*"], batch_size=500)
+    def revenue(batch: Any) -> Any:
+        return batch
+
+    (one,) = app.pipelines
+    assert (one.name, one.function, one.sink, one.types, one.batch_size) == (
+        *("orders/revenue", revenue, TABLE),
+        *(("order.*",), 500),
+    )
+    with pytest.raises(penstock.PolicyConflict, match="one pipeline"):
+        app.pipeline("orders", group="revenue", sink=TABLE)(revenue)
+    with pytest.raises(penstock.PolicyConflict, match="one pipeline"):
+        app.subscribe("orders", group="revenue")(lambda event: None)
+    app.subscribe("orders", group="fraud")(lambda event: None)
+    with pytest.raises(penstock.PolicyConflict, match="handler already"):
+        app.pipeline("orders", group="fraud", sink=TABLE)(revenue)
+
+
+async def later(batch: Any) -> Any:
+    return batch
+
+
+def yielding(batch: Any) -> Any:
+    yield batch
+
+
+@pytest.mark.parametrize("function", [lambda: 1, lambda a, b: a, lambda *, batch: batch, later, yielding, 7])
+def test_a_function_that_is_none_of_a_dataframe_is_refused(function: Any) -> None:
+    with pytest.raises(InvalidPipeline):
+        penstock.App().pipeline("orders", group="g", sink=TABLE)(function)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"sink": "revenue"}, InvalidPipeline),
+        ({"sink": sinks.Table}, InvalidPipeline),
+        ({"batch_size": 0}, penstock.InvalidInput),
+        ({"batch_size": 200_001}, penstock.InvalidInput),
+        ({"lease_seconds": 0}, penstock.InvalidInput),
+        ({"retry": 3}, penstock.InvalidInput),
+        ({"types": ["a..b"]}, penstock.InvalidInput),
+        ({"group": "no spaces"}, penstock.InvalidName),
+    ],
+)
+def test_odd_options_are_refused(options: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        penstock.App().pipeline("orders", **{"group": "g", "sink": TABLE, **options})(lambda batch: batch)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sinks.Table('revenue"; drop'),
+        lambda: sinks.Table("a.b.c"),
+        lambda: sinks.Table("revenue", mode="replace"),
+        lambda: sinks.Table("revenue", mode="upsert"),
+        lambda: sinks.Table("revenue", keys=["day"]),
+        lambda: sinks.Table("revenue", mode="upsert", keys="day"),
+        lambda: sinks.Stream("no spaces"),
+        lambda: sinks.Stream("totals", type="no spaces"),
+        lambda: sinks.Stream("totals", key=""),
+        lambda: sinks.Parquet(""),
+        lambda: sinks.Parquet("s3://key:secret@lake/orders"),
+        lambda: sinks.Parquet("lake", compression="zip"),
+        lambda: sinks.ForeachBatch(lambda batch: None),
+        lambda: sinks.ForeachBatch(later),
+    ],
+)
+def test_odd_sinks_are_refused(make: Any) -> None:
+    with pytest.raises(penstock.InvalidInput):
+        make()
+
+
+def test_declaring_needs_no_spark() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, penstock; app = penstock.App(); "
+        "app.pipeline('orders', group='g', sink=penstock.sinks.Table('t'))(lambda batch: batch); "
+        "sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

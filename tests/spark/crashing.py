@@ -1,0 +1,123 @@
+"""A driver that dies with SIGKILL at a named step of a pipeline's commit; started by the tests as a process of its own.
+
+`python -m tests.spark.crashing URL KIND PLACE WHEN BLOCK`: a step is a statement of the driver's log, before or after
+it ran. Counting begins with the first claim. The block `settled` is the commit of a settle, `claimed` that of a claim; and
+`running` is the middle of a job: one of its tasks kills the driver.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import penstock
+from penstock import sinks
+from penstock.engine.pipeline import Pipeline, Sink
+from tests.conformance.helpers import raw
+from tests.spark.piping import drain, fill, pipeline
+
+ROOT = Path(__file__).parents[2]
+EVENTS = 300
+STEPS = {
+    "table": [
+        *[("after", "claimed"), ("in", "running"), ("before", "stage.hold"), ("after", "user_sql")],
+        *[("before", "settled"), ("after", "settled")],
+    ],
+    "upsert": [("before", "settled"), ("after", "settled")],
+    "stream": [("in", "running"), ("after", "stage.append"), ("before", "settled"), ("after", "settled")],
+    "parquet": [
+        *[("in", "running"), ("before", "rename.note"), ("before", "settled"), ("after", "settled")],
+        *[("before", "rename.forget"), ("after", "rename.forget")],
+    ],
+}
+
+
+class Kill:
+    """The hook that kills its own process."""
+
+    def __init__(self, when: str, block: str) -> None:
+        self.when, self.block = when, block
+        self.last: str | None = None  # what the next commit is the commit of
+
+    def __call__(self, when: str, block: str) -> None:
+        if block in ("lease.open", "lease.end"):
+            self.last = {"lease.open": "claimed", "lease.end": "settled"}[block]
+        name = self.last if block == "commit" else block
+        if self.last is not None and (when, name) == (self.when, self.block):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if block == "commit" and when == "after" and self.last == "settled":
+            self.last = "between"
+
+
+def sink_of(kind: str, place: str) -> Sink:
+    if kind == "table":
+        return sinks.Table("numbers")
+    if kind == "upsert":
+        return sinks.Table("numbers", mode="upsert", keys=["n"])
+    return sinks.Stream("copies", type="copy", key="n") if kind == "stream" else sinks.Parquet(place)
+
+
+def function_of(driver: int | None) -> Callable[[Any], Any]:
+    """Numbers out of events; one task kills the driver, if there is one to kill."""
+
+    def numbers(batch: Any) -> Any:
+        from pyspark.sql import functions as f
+
+        @f.udf("bigint")
+        def deadly(n):  # Spark would read type hints
+            if driver is not None and n == EVENTS - 1:
+                os.kill(driver, signal.SIGKILL)
+            return n
+
+        text = f.col("payload").cast("string")
+        return batch.select(deadly(f.get_json_object(text, "$.n").cast("bigint")).alias("n"))
+
+    return numbers
+
+
+def declared(kind: str, place: str, driver: int | None = None) -> Pipeline:
+    return pipeline(function_of(driver), sink_of(kind, place), lease_seconds=6, batch_size=200)
+
+
+def prepare(log: penstock.Log, url: str, kind: str) -> None:
+    fill(log, EVENTS)
+    if kind in ("table", "upsert"):
+        with raw(url) as sql:
+            sql("create table numbers (n bigint" + (" primary key, extra text)" if kind == "upsert" else ")"))
+
+
+def killed(url: str, kind: str, place: str, when: str, block: str) -> None:
+    """Run the pipeline in a process that dies at this step."""
+    command = [sys.executable, "-m", "tests.spark.crashing", url, kind, place, when, block]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == -signal.SIGKILL, f"it was not killed: {done.stdout}{done.stderr}"
+
+
+def brought(log: penstock.Log, url: str, kind: str, place: str, spark: Any) -> list[int]:
+    """Every number that is in the sink, in order."""
+    if kind in ("table", "upsert"):
+        with raw(url) as sql:
+            return sorted(n for (n,) in sql("select n from numbers"))
+    if kind == "stream":
+        return sorted(one.json()["n"] for one in log.read("copies", limit=10 * EVENTS))
+    return sorted(row["n"] for row in spark.read.parquet(place).collect())
+
+
+def main() -> None:
+    from penstock.spark.session import make_session
+
+    url, kind, place, when, block = sys.argv[1:]
+    spark = make_session("local[2]", config={"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"})
+    running = block == "running"
+    with penstock.open(url, hook=None if running else Kill(when, block)) as log:
+        drain(log, spark, declared(kind, place, os.getpid() if running else None))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""Pipelines: a DataFrame in, a DataFrame out, and one bad record never stops them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock import sinks
+from tests.conformance.helpers import raw
+from tests.spark.piping import AT_ONCE, drain, fill, pipeline, states, working
+from tests.test_docs import ROOT, blocks
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def numbers(batch: Any) -> Any:
+    from pyspark.sql import functions as f
+
+    return batch.select("offset", f.get_json_object(f.col("payload").cast("string"), "$.n").cast("bigint").alias("n"))
+
+
+def make_table(url: str, columns: str = 'n bigint, "offset" bigint') -> None:
+    with raw(url) as sql:
+        sql(f"create table numbers ({columns})")
+
+
+def kept(url: str) -> list[int]:
+    with raw(url) as sql:
+        return sorted(n for (n,) in sql("select n from numbers"))
+
+
+@pytest.mark.shows("S04")
+def test_every_event_passes_once(log: penstock.Log, log_url: str, spark: Any) -> None:
+    fill(log, 3_000)
+    make_table(log_url)
+    counted = drain(log, spark, pipeline(numbers, sinks.Table("numbers"), batch_size=2_000))
+    assert kept(log_url) == list(range(3_000)) and states(log) == {"published": 3_000}
+    assert counted["leases"] == 2 and counted["published"] == 3_000
+
+
+def throwing(batch: Any) -> Any:
+    """A Python function that throws on one number."""
+    from pyspark.sql import functions as f
+
+    @f.udf("bigint")
+    def checked(n):  # Spark would read type hints
+        if n == 1_234:
+            raise ValueError(f"no such order: {n}")
+        return n
+
+    return numbers(batch).withColumn("n", checked("n"))
+
+
+@pytest.mark.shows("S04")
+def test_a_function_that_throws_on_one_row_of_100_000_loses_only_that_row(
+    postgres_log: penstock.Log, postgres_log_url: str, spark: Any
+) -> None:
+    fill(postgres_log, 100_000)
+    make_table(postgres_log_url)
+    counted = drain(postgres_log, spark, pipeline(throwing, sinks.Table("numbers")))
+    assert kept(postgres_log_url) == [n for n in range(100_000) if n != 1_234]
+    assert states(postgres_log) == {"published": 99_999, "dead": 1}
+    (dead,) = postgres_log.deliveries("orders", "g", state="DEAD")
+    assert dead.json() == {"n": 1_234} and dead.last_error == "ValueError: no such order: 1234"
+    assert (dead.error_code, dead.attempts, dead.failures) == ("ValueError", 2, 2)
+    assert counted["leases"] == 2, "everything else was settled with the first lease, and then there was the retry"
+
+
+def dying(batch: Any) -> Any:
+    from pyspark.sql import functions as f
+
+    @f.udf("bigint")
+    def checked(n):  # Spark would read type hints
+        import os
+
+        if n in (7, 20):
+            os._exit(3)
+        return n
+
+    return numbers(batch).withColumn("n", checked("n"))
+
+
+@pytest.mark.shows("S04", "S01")
+def test_a_worker_that_dies_is_traced_to_its_event(log: penstock.Log, log_url: str, spark: Any) -> None:
+    fill(log, 40)
+    make_table(log_url)
+    drain(log, spark, pipeline(dying, sinks.Table("numbers"), types=["order.*"]))
+    assert kept(log_url) == [n for n in range(40) if n not in (7, 20)]
+    found = {one.json()["n"]: one for one in log.deliveries("orders", "g", state="DEAD")}
+    assert {*found} == {7, 20} and all(one.error_code == "process_died" for one in found.values())
+
+
+def casting(batch: Any) -> Any:
+    """SQL that refuses one row, behind a shuffle: nobody can say which partition it came from."""
+    return numbers(batch).repartition(3, "n").selectExpr("offset", "cast(if(n = 11, 'eleven', n) as bigint) as n")
+
+
+@pytest.mark.shows("S04")
+def test_sql_that_refuses_a_row_behind_a_shuffle(log: penstock.Log, log_url: str, spark: Any) -> None:
+    fill(log, 100)
+    make_table(log_url)
+    drain(log, spark, pipeline(casting, sinks.Table("numbers")))
+    assert kept(log_url) == [n for n in range(100) if n != 11]
+    (dead,) = log.deliveries("orders", "g", state="DEAD")
+    assert dead.error_code == "CAST_INVALID_INPUT" and "'eleven'" in str(dead.last_error)
+    assert "\tat " not in str(dead.last_error)
+
+
+def judging(batch: Any) -> Any:
+    """Two rows for every event; one of them says what is wrong with every tenth."""
+    from pyspark.sql import functions as f
+
+    both = numbers(batch).withColumn("copy", f.explode(f.array(f.lit(0), f.lit(1))))
+    wrong = (f.col("n") % 10 == 3) & (f.col("copy") == 1)
+    judged = both.withColumn("_error", f.when(wrong, f.concat(f.lit("odd number "), f.col("n"))))
+    return judged.where("n <> 5").drop("copy")
+
+
+@pytest.mark.shows("S04")
+def test_rows_with_an_error_fail_their_events_one_by_one(log: penstock.Log, log_url: str, spark: Any) -> None:
+    fill(log, 200)
+    make_table(log_url)
+    drain(log, spark, pipeline(judging, sinks.Table("numbers")))
+    good = [n for n in range(200) if n % 10 != 3 and n != 5]
+    assert kept(log_url) == sorted(good * 2), "none of the rows of a failed event is there, and both of the others"
+    assert states(log) == {"published": 180, "dead": 20}, "an event without rows is done"
+    dead = {one.json()["n"]: one for one in log.deliveries("orders", "g", state="DEAD", limit=100)}
+    assert {*dead} == {n for n in range(200) if n % 10 == 3}
+    assert dead[13].last_error == "odd number 13" and dead[13].failures == 2
+
+
+def crowded(batch: Any) -> Any:
+    """Every other event is poisonous."""
+    return numbers(batch).selectExpr("offset", "if(n % 2 = 0, n, raise_error(concat('odd ', n))) as n")
+
+
+@pytest.mark.shows("S04")
+def test_what_the_jobs_of_a_lease_do_not_reach_comes_back(
+    postgres_log: penstock.Log, postgres_log_url: str, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.spark.isolating.PIPELINE_JOBS", 6)
+    fill(postgres_log, 12)
+    make_table(postgres_log_url)
+    counted = drain(
+        postgres_log, spark, pipeline(crowded, sinks.Table("numbers"), retry=penstock.Retry(max_attempts=1))
+    )
+    assert kept(postgres_log_url) == list(range(0, 12, 2)) and states(postgres_log) == {"published": 6, "dead": 6}
+    assert counted["released"] > 0, "no lease had jobs enough"
+    assert "odd 7" in {str(one.last_error).rpartition(": ")[2] for one in postgres_log.deliveries("orders", "g")}
+
+
+@pytest.mark.shows("K17")
+def test_a_long_batch_is_given_back_when_the_pipeline_stops(
+    postgres_log: penstock.Log, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import threading
+
+    monkeypatch.setattr("penstock.spark.pipeline._GRACE_SECONDS", 0.5)
+    fill(postgres_log, 10)
+    begun = threading.Event()
+
+    def slow(batch: Any) -> Any:
+        from pyspark.sql import functions as f
+
+        @f.udf("bigint")
+        def waiting(n):  # Spark would read type hints
+            import time
+
+            time.sleep(60)
+            return n
+
+        return numbers(batch).withColumn("n", waiting("n"))
+
+    def keep(rows: Any, batch_id: str) -> None:
+        begun.set()
+        rows.collect()
+
+    with working(postgres_log, spark, pipeline(slow, sinks.ForeachBatch(keep))) as worker:
+        assert begun.wait(60) and worker.busy
+    assert worker.counters.snapshot()["released"] == 10
+    lease = postgres_log.claim("orders", "g", claimed_by="next")
+    assert lease is not None and len(lease) == 10 and {one.attempts for one in lease.events} == {2}
+
+
+# --- what is refused at the start ------------------------------------------------------------------------------------
+
+
+def refused(log: penstock.Log, spark: Any, function: Any, sink: Any) -> str:
+    with pytest.raises(penstock.PenstockError) as caught, working(log, spark, pipeline(function, sink)):
+        pass
+    assert isinstance(caught.value, penstock.errors.InvalidPipeline)
+    assert [one.group_name for one in log.groups()] == [], "nothing was declared, and nothing claimed"
+    return str(caught.value.message)
+
+
+@pytest.mark.shows("S04")
+def test_what_is_wrong_with_function_and_sink_is_said_at_the_start(
+    log: penstock.Log, log_url: str, spark: Any, tmp_path: Any
+) -> None:
+    from pyspark.sql import functions as f
+
+    fill(log, 5)
+    table = sinks.Table("numbers")
+    assert "no table 'numbers'" in refused(log, spark, numbers, table)
+    make_table(log_url, "n bigint not null")
+    assert "no column 'm'" in refused(log, spark, lambda batch: numbers(batch).withColumn("m", f.lit(1)), table)
+    assert "nope" in refused(log, spark, lambda batch: batch.select("nope"), table)
+    assert "not a DataFrame" in refused(log, spark, lambda batch: [1], table)
+    assert "no `offset`" in refused(log, spark, lambda batch: batch.selectExpr("1 as n", "'x' as _error"), table)
+    upsert = sinks.Table("numbers", mode="upsert", keys=["n"])
+    assert "does not take these rows" in refused(log, spark, numbers, upsert), "there is no unique index on n"
+    assert "event_id" in refused(log, spark, lambda batch: batch, sinks.Stream("copies"))
+    assert "no column `type`" in refused(log, spark, numbers, sinks.Stream("copies"))
+    (tmp_path / "file").touch()
+    assert "cannot be written" in refused(log, spark, numbers, sinks.Parquet(str(tmp_path / "file")))
+
+
+@pytest.mark.shows("S04", "K18")
+def test_an_ordered_group_is_refused(log: penstock.Log, spark: Any) -> None:
+    log.create_group("orders", "g", ordering="key", retry=AT_ONCE)
+    with pytest.raises(penstock.OrderedGroup), working(log, spark, pipeline(numbers, sinks.Table("numbers"))):
+        pass
+
+
+def test_no_password_is_in_the_plan(postgres_log: penstock.Log, spark: Any) -> None:
+    from penstock.spark.frames import frame
+    from penstock.spark.secrets import hide
+
+    fill(postgres_log, 1)
+    postgres_log.create_group("orders", "g")
+    lease = postgres_log.try_claim_unread("orders", "g", limit=1, claimed_by="w")
+    assert isinstance(lease, penstock.Lease) and len(lease) == 0 and lease.row.members == 1
+    url = hide(spark, postgres_log.store.url.replace("postgres@", "postgres:s3cret@"))
+    rows = frame(spark, url, [lease.row])
+    assert "s3cret" not in url and "s3cret" not in rows._jdf.queryExecution().toString()
+    assert [row["attempts"] for row in rows.collect()] == [1]
+
+
+@pytest.mark.shows("S04", "O09")
+def test_the_examples_of_the_page_run(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks of docs/how-to/pipelines.md, and then everything that they declare."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "docs"}
+    for block in blocks((ROOT / "docs/how-to/pipelines.md").read_text(encoding="utf-8")):
+        if block.kind == "python no-run":
+            exec(compile(block.text, "pipelines.md", "exec"), names)
+    outcome = names["app"].run(until_drained=True, spark=spark)
+    assert not outcome.paused
+    with names["app"].open() as log:
+        assert states(log, "orders", "archive") == {"published": 100}
+        assert states(log, "orders", "checked") == {"published": 95, "dead": 5}
+        assert len(log.read("checked-orders", limit=200)) == 95

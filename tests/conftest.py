@@ -20,6 +20,7 @@ from tests.support.logs import (  # noqa: F401  # fixtures of every test
 )
 from tests.support.pgbouncer import NotInstalled, PgBouncer
 from tests.support.postgres_server import PostgresServer, available_servers
+from tests.support.spark import spark  # noqa: F401  # a fixture, too
 
 HERE = Path(__file__).parent
 PROVE_SECONDS = 1800

@@ -403,14 +403,3 @@ def test_a_reader_that_leaves_is_no_error(log_url: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PENSTOCK_URL": log_url}
     done = subprocess.run(command, shell=True, env=environment, check=True, capture_output=True, text=True)
     assert done.stderr == ""
-
-
-def test_the_demo_passes(penstock: Command, log_url: str, command: Command) -> None:
-    penstock("init")
-    told = penstock("demo")
-    assert told.code == 0, told.out
-    document = told.json
-    assert (document["dead"], document["redriven"], document["passed"]) == (10, 10, True)
-    again = command("demo", "--url", log_url)
-    assert again.code == 0
-    assert "every effect happened once" in again.out

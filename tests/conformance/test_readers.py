@@ -105,6 +105,35 @@ def test_a_claim_is_held_for_days(clocked: penstock.Log, clock: VirtualClock) ->
 
 
 @pytest.mark.shows("S07")
+def test_a_later_claim_is_held_for_days_before_anybody_reads_it(clocked: penstock.Log, clock: VirtualClock) -> None:
+    orders(clocked, 4)
+    clocked.create_group("orders", "g", lease_seconds=5)
+    claims = claims_of(clocked)
+    first = take(claims, limit=2)
+    claims.settle_upto("r", first)
+    second = take(claims, after=first)
+    clock.advance(6 * DAY)  # the driver was away between the claim and Spark's offset log
+    assert clocked.reap() == 0 and take(claims, after=first) == second and len(contents(clocked, second)) == 2
+
+
+@pytest.mark.shows("S07")
+def test_a_claim_that_is_no_longer_whole_is_given_back_before_it_is_handed_out(log: penstock.Log) -> None:
+    ids = orders(log, 6)
+    log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
+    lease = log.claim("orders", "g", limit=2, claimed_by="w")
+    assert lease is not None
+    lease.settle(failed={one: "no" for one in ids[:2]})
+    claims = claims_of(log)
+    number = take(claims)
+    one, other = claims.hold("r", number)
+    log.release(one.id, one.token)
+    following = take(claims)
+    assert following == number + 1 and contents(log, following) == sorted(map(str, ids))
+    with pytest.raises(penstock.ClaimLost):
+        claims.check_held({other.id: other.token})
+
+
+@pytest.mark.shows("S07")
 def test_a_first_claim_that_nobody_wrote_down_comes_back_soon(clocked: penstock.Log, clock: VirtualClock) -> None:
     orders(clocked, 4)
     clocked.create_group("orders", "g")

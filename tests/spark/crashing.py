@@ -1,8 +1,8 @@
 """A driver that dies with SIGKILL at a named step of a pipeline's commit; started by the tests as a process of its own.
 
 `python -m tests.spark.crashing URL KIND PLACE WHEN BLOCK`: a step is a statement of the driver's log, before or after
-it ran. Counting begins with the first claim. The block `settled` is the commit of a settle, `claimed` that of a claim; and
-`running` is the middle of a job: one of its tasks kills the driver.
+it ran. Counting begins with the first claim. The block `settled` is the commit of a settle, `claimed` that of a claim;
+and `running` is the middle of a job: one of its tasks kills the driver.
 """
 
 from __future__ import annotations

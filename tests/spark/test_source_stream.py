@@ -105,6 +105,20 @@ def test_a_replayed_batch_is_the_same_batch(spark: Any, log: penstock.Log, log_u
 
 
 @pytest.mark.shows("S07")
+def test_a_query_may_begin_before_its_first_event(
+    spark: Any, postgres_log: penstock.Log, postgres_log_url: str, checkpoint: Path
+) -> None:
+    log, url = postgres_log, postgres_log_url
+    seen = Seen()
+    drain(events(spark, url), seen, checkpoint)
+    assert seen.batches == [(0, [])], "Spark makes a first batch in any case"
+    forget_commit(checkpoint)
+    fill(log, 0, 5)
+    drain(events(spark, url), seen, checkpoint)
+    assert seen.batches == [(0, []), (0, []), (1, [0, 1, 2, 3, 4])] and count(log, "published") == 5
+
+
+@pytest.mark.shows("S07")
 def test_a_batch_whose_sink_died_comes_again_as_it_was(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, checkpoint: Path
 ) -> None:
@@ -146,7 +160,7 @@ def test_a_running_query_follows_the_log_and_waits_for_a_paused_group(
         fill(log, 10, 10)
         other = Seen()
         drain(events(spark, url), other, checkpoint.with_name("other"))
-        assert other.batches == [] and len(seen.numbers) == 10 and count(log, "pending") == 10
+        assert other.numbers == [] and len(seen.numbers) == 10 and count(log, "pending") == 10
         log.resume("orders", "lake")
         until(lambda: count(log, "published") == 20, query)
     finally:

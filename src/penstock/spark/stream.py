@@ -93,9 +93,9 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The claim that `end` names, in pieces. Spark has written its number down by now, so it is held for days."""
-        if start == end:
-            return []
         reader, number = _read_offset(end)
+        if start == end or number == 0:  # a first batch without data names a reader, and no claim yet
+            return []
         leases = self._claims().hold(reader, number, skip_lost=self._options.skip_lost)
         self._handed.add((reader, number))
         return [StreamPartition(pieces) for pieces in _packed(leases, self._options.partitions)]

@@ -83,7 +83,7 @@ def dying(batch: Any) -> Any:
     return numbers(batch).withColumn("n", checked("n"))
 
 
-@pytest.mark.shows("S04", "S01")
+@pytest.mark.shows("S04")
 def test_a_worker_that_dies_is_traced_to_its_event(log: penstock.Log, log_url: str, spark: Any) -> None:
     fill(log, 40)
     make_table(log_url)
@@ -152,7 +152,6 @@ def test_what_the_jobs_of_a_lease_do_not_reach_comes_back(
     assert "odd 7" in {str(one.last_error).rpartition(": ")[2] for one in postgres_log.deliveries("orders", "g")}
 
 
-@pytest.mark.shows("K17")
 def test_a_long_batch_is_given_back_when_the_pipeline_stops(
     postgres_log: penstock.Log, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +195,6 @@ def refused(log: penstock.Log, spark: Any, function: Any, sink: Any) -> str:
     return str(caught.value.message)
 
 
-@pytest.mark.shows("S04")
 def test_what_is_wrong_with_function_and_sink_is_said_at_the_start(
     log: penstock.Log, log_url: str, spark: Any, tmp_path: Any
 ) -> None:
@@ -218,7 +216,6 @@ def test_what_is_wrong_with_function_and_sink_is_said_at_the_start(
     assert "cannot be written" in refused(log, spark, numbers, sinks.Parquet(str(tmp_path / "file")))
 
 
-@pytest.mark.shows("S04", "K18")
 def test_an_ordered_group_is_refused(log: penstock.Log, spark: Any) -> None:
     log.create_group("orders", "g", ordering="key", retry=AT_ONCE)
     with pytest.raises(penstock.OrderedGroup), working(log, spark, pipeline(numbers, sinks.Table("numbers"))):
@@ -239,7 +236,7 @@ def test_no_password_is_in_the_plan(postgres_log: penstock.Log, spark: Any) -> N
     assert [row["attempts"] for row in rows.collect()] == [1]
 
 
-@pytest.mark.shows("S04", "O09")
+@pytest.mark.shows("O09")
 def test_the_examples_of_the_page_run(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All blocks of docs/how-to/pipelines.md, and then everything that they declare."""
     monkeypatch.chdir(tmp_path)

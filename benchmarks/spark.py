@@ -123,10 +123,10 @@ class Bench:
         engine.start()
         engine.wait()
         row = self.connection.execute(
-            "select min(low), extract(epoch from max(ended_at) - min(claimed_at))::float8 from penstock.leases "
-            "join penstock.groups using (group_id) "
-            "where group_name = %s and members > 0 and (low >= %s or offsets is not null)",
-            (group, WARM),
+            "select min(low) filter (where low >= %s), "
+            "extract(epoch from max(ended_at) - min(claimed_at) filter (where low >= %s))::float8 "
+            "from penstock.leases join penstock.groups using (group_id) where group_name = %s and members > 0",
+            (WARM, WARM, group),
         ).fetchone()
         assert row is not None
         return float(WARM + EVENTS - row[0]) / float(row[1])

@@ -294,8 +294,8 @@ class ClaimLost(PenstockError):
 
     code = "claim_lost"
     hint = (
-        "Restart the query; if it had begun the lost batch, restart it once with the option onClaimLost=skip. What was not "
-        "settled is delivered again."
+        "Restart the query; if it had begun the lost batch, restart it once with the option onClaimLost=skip. "
+        "What was not settled is delivered again."
     )
 
 
@@ -304,8 +304,8 @@ class UnknownReader(PenstockError):
 
     code = "unknown_reader"
     hint = (
-        "`penstock readers STREAM GROUP` lists those that hold anything. A query whose checkpoint belongs to another log "
-        "or group, or to a group that was deleted, needs a new checkpoint."
+        "`penstock readers STREAM GROUP` lists those that hold anything. A query whose checkpoint belongs to another "
+        "log or group, or to a group that was deleted, needs a new checkpoint."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -130,11 +131,19 @@ def test_handlers_of_one_group_must_agree() -> None:
     assert one.types == ("a.*", "b.*") and one.keyed and len(one.handlers) == 2
 
 
-def test_a_handler_nobody_else_can_import_is_refused_at_start(log: penstock.Log) -> None:
-    def local(event: Any) -> None: ...
+def test_a_handler_that_no_other_process_can_import_travels_by_its_code(log: penstock.Log) -> None:
+    """As one from a notebook does; one that holds on to this process is refused at the start."""
+    factor, lock = 3, threading.Lock()
 
-    with pytest.raises(penstock.HandlerUnreachable, match="local"):
-        reference_to(local)
+    def local(event: Any) -> int:
+        return factor * int(event)
+
+    def tied(event: Any) -> None:
+        lock.acquire()
+
+    assert reference_to(local).resolve()(2) == 6
+    with pytest.raises(penstock.HandlerUnreachable, match="tied"):
+        reference_to(tied)
 
 
 def test_an_app_without_handlers_and_unknown_groups(log_url: str) -> None:

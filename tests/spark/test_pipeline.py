@@ -9,6 +9,7 @@ import pytest
 
 import penstock
 from penstock import sinks
+from penstock.spark.frames import COLUMNS, used_columns
 from tests.conformance.helpers import raw
 from tests.spark.piping import AT_ONCE, drain, fill, pipeline, states, working
 from tests.test_docs import ROOT, blocks
@@ -250,3 +251,28 @@ def test_the_examples_of_the_page_run(spark: Any, tmp_path: Path, monkeypatch: p
         assert states(log, "orders", "archive") == {"published": 100}
         assert states(log, "orders", "checked") == {"published": 95, "dead": 5}
         assert len(log.read("checked-orders", limit=200)) == 95
+
+
+def test_only_the_columns_that_are_used_are_read(spark: Any) -> None:
+    assert list(used_columns(spark, numbers)) == ["offset", "payload"]
+    assert list(used_columns(spark, lambda batch: batch.where("event_type = 'x'").select("stream"))) == [
+        "offset",
+        "event_type",
+        "stream",
+    ]
+    assert list(used_columns(spark, lambda batch: batch)) == list(COLUMNS)
+    assert list(used_columns(spark, lambda batch: batch.limit(batch.count()))) == list(COLUMNS)
+
+
+def test_a_column_that_is_used_after_all_is_read_after_all(log: penstock.Log, log_url: str, spark: Any) -> None:
+    """A function that shows another face at the start."""
+    calls: list[int] = []
+
+    def fickle(batch: Any) -> Any:
+        calls.append(1)
+        return batch.selectExpr("offset", "-1l as n") if len(calls) <= 2 else numbers(batch)
+
+    fill(log, 50)
+    make_table(log_url)
+    drain(log, spark, pipeline(fickle, sinks.Table("numbers")))
+    assert kept(log_url) == list(range(50)) and states(log) == {"published": 50}

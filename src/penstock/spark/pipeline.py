@@ -26,9 +26,9 @@ from penstock.log.lease import Lease
 from penstock.log.log import Log
 from penstock.log.piping import Piping
 from penstock.spark.failing import ERROR, check_result, failures, succeeded
-from penstock.spark.frames import empty_frame, frame
+from penstock.spark.frames import COLUMNS, UNREAD, empty_frame, frame, used_columns
 from penstock.spark.isolating import Result, Worked, isolate
-from penstock.spark.jobs import Jobs
+from penstock.spark.jobs import JobFailed, Jobs
 from penstock.spark.secrets import hide
 from penstock.spark.session import check_classic, check_master
 from penstock.spark.sink import Aside, SinkWriter
@@ -39,7 +39,7 @@ logger = logging.getLogger("penstock")
 _RETRY_SECONDS = (0.1, 5.0)
 _GRACE_SECONDS = 5.0  # that a running batch gets to finish when the pipeline is stopped
 _CLEAN_SECONDS = 60.0  # between two looks for what lost attempts left behind
-_PARTITION = 10_000  # events that one task reads, about
+_PARTITION = 50_000  # events that one task reads, about
 
 
 class PipelineWorker:
@@ -67,6 +67,7 @@ class PipelineWorker:
         self._jobs = Jobs(spark, pipeline.name)
         self._sink: SinkWriter = writer_for(log, self._url, pipeline.sink)
         self._names: list[str] | None = None  # of the result's columns
+        self._columns: Sequence[str] = COLUMNS  # of the events that are read
         self._circuit = Circuit()
         self._stopping = threading.Event()
         self._ended = threading.Event()
@@ -100,6 +101,7 @@ class PipelineWorker:
             raise InvalidPipeline(f"{name} fails with an empty batch: {_first_line(error)}") from error
         self._sink.check(self._for_sink(result).schema)
         self._names = schema.names
+        self._columns = used_columns(self._spark, pipeline.function)
         declare_pipeline(self.log, pipeline, self._claimed_by)
         self._unfinished = True
 
@@ -186,7 +188,7 @@ class PipelineWorker:
 
     def _job(self, piece: LeaseRow, pieces: Sequence[LeaseRow], tolerated: int) -> Result:
         def work() -> Result:
-            result = self.pipeline.function(frame(self._spark, self._url, pieces))
+            result = self.pipeline.function(frame(self._spark, self._url, pieces, self._columns))
             names = check_result(result, self.pipeline.name).names
             if names != self._names:
                 raise InvalidPipeline(f"The result has the columns {names}, and had {self._names} at the start.")
@@ -200,7 +202,14 @@ class PipelineWorker:
             finally:
                 kept.unpersist()
 
-        return self._jobs.run(work, pieces=len(pieces), tolerated=tolerated)
+        try:
+            return self._jobs.run(work, pieces=len(pieces), tolerated=tolerated)
+        except JobFailed as error:
+            if UNREAD not in error.failure.message or self._columns == COLUMNS:
+                raise
+            logger.warning("%s: %s; from here on all columns are read", self.pipeline.name, error.failure.message)
+            self._columns = COLUMNS
+            return self._jobs.run(work, pieces=len(pieces), tolerated=tolerated)
 
     def _for_sink(self, result: Any) -> Any:
         return result.drop(ERROR, *self._sink.without) if ERROR in result.columns else result

@@ -56,33 +56,48 @@ def claimed_schema() -> Any:
     return events_schema().append(pa.field("attempts", pa.int32()))
 
 
-def read_claimed(log: Log, row: LeaseRow) -> Iterator[Any]:
-    """`read_lease` with the column `attempts`, in record batches of a few megabytes."""
+def read_claimed(log: Log, row: LeaseRow, columns: Sequence[str]) -> Iterator[Any]:
+    """Some columns of `claimed_schema`, in record batches of a few megabytes, in offset order."""
     import pyarrow as pa
 
-    schema = claimed_schema()
-    for batch, attempts in _with_attempts(log, row):
-        counted = pa.repeat(pa.scalar(row.attempts, pa.int32()), len(batch)) if attempts is None else attempts
-        whole = pa.RecordBatch.from_arrays([*batch.columns, counted.cast(pa.int32())], schema=schema)
-        size = max(1, len(whole) * _BATCH_BYTES // max(_BATCH_BYTES, whole.nbytes))
+    schema = pa.schema([claimed_schema().field(name) for name in columns])
+    for batch in _some(log, row, columns):
+        size = max(1, len(batch) * _BATCH_BYTES // max(_BATCH_BYTES, batch.nbytes))
+        whole = pa.RecordBatch.from_arrays(
+            [batch.column(name).cast(schema.field(name).type) for name in columns], schema=schema
+        )
         for first in range(0, len(whole), size):
             yield whole.slice(first, size)
 
 
-def _with_attempts(log: Log, row: LeaseRow) -> Iterator[tuple[Any, Any]]:
-    """Events in record batches; beside those of a list lease their attempts, which follow their other columns."""
+def _some(log: Log, row: LeaseRow, columns: Sequence[str]) -> Iterator[Any]:
+    """Batches that have these columns. Rows of a list lease bring their attempts; a range has those of its lease."""
     import pyarrow as pa
 
     block, params = log.store.lease_query(row)
-    listed = row.offsets is not None
-    read = getattr(log.store, "read_batches", None)
-    if read is not None:
-        for raw in read(block, **params):
-            yield _typed(raw, row.stream), raw.column(len(COLUMNS)) if listed else None
-        return
+    stored = [name for name in columns if name in COLUMNS or (name == "attempts" and row.offsets is not None)]
+    read = getattr(log.store, "read_some", None)  # PostgreSQL, as Arrow from the driver on
+    for found in read(block, stored or ["offset"], params) if read is not None else _all(log, block, params):
+        batch = found
+        if "headers" in stored and batch.schema.field("headers").type != events_schema().field("headers").type:
+            place = batch.schema.names.index("headers")
+            batch = batch.set_column(place, "headers", _maps(batch.column(place)))
+        if "stream" in columns:
+            batch = batch.append_column("stream", pa.repeat(pa.scalar(row.stream), len(batch)))
+        if "attempts" in columns and "attempts" not in stored:
+            batch = batch.append_column("attempts", pa.repeat(pa.scalar(row.attempts, pa.int32()), len(batch)))
+        yield batch
+
+
+def _all(log: Log, block: str, params: dict[str, Any]) -> Iterator[Any]:
     columns = log.store.read_columns(block, **params)
     if len(columns):
-        yield _of_rows(columns, row.stream), pa.array(columns.column(len(COLUMNS))) if listed else None
+        batch = _of_rows(columns, "").drop_columns(["stream"])
+        if columns.width > len(COLUMNS):
+            import pyarrow as pa
+
+            batch = batch.append_column("attempts", pa.array(columns.column(len(COLUMNS)), pa.int32()))
+        yield batch
 
 
 def read_range(log: Log, stream: str, low: int, high: int) -> Iterator[Any]:

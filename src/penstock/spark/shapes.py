@@ -49,7 +49,12 @@ def from_arrow(batch: Any, places: Sequence[int], schema: Any) -> Any:
     arrays = []
     for place, field in zip(places, schema, strict=True):
         array = batch.column(place)
-        arrays.append(_maps(array.to_pylist(), field.type) if pa.types.is_map(field.type) else array.cast(field.type))
+        if not pa.types.is_map(field.type):
+            arrays.append(array if array.type == field.type else array.cast(field.type))
+        elif array.null_count == len(array):  # as nearly always
+            arrays.append(pa.nulls(len(array), field.type))
+        else:
+            arrays.append(_maps(array.to_pylist(), field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

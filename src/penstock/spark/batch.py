@@ -99,7 +99,7 @@ class PenstockReader(DataSourceReader):
         log = log_at(options.url)
         if log.store.kind == "postgresql":
             for batch in _arrow(log, block, params):
-                yield shapes.from_arrow(batch, places, schema)
+                yield shapes.from_arrow(batch, places, schema, options.stream)
         else:
             for rows in log.store.read_chunks(block, _ROWS_AT_ONCE, **params):  # type: ignore[attr-defined]
                 yield shapes.from_rows(rows, places, schema)

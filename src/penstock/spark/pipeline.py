@@ -39,7 +39,7 @@ logger = logging.getLogger("penstock")
 _RETRY_SECONDS = (0.1, 5.0)
 _GRACE_SECONDS = 5.0  # that a running batch gets to finish when the pipeline is stopped
 _CLEAN_SECONDS = 60.0  # between two looks for what lost attempts left behind
-_PARTITION = 50_000  # events that one task reads, about
+_PARTITION = 100_000  # events that one task reads, at most: a task more costs as much as 20,000 events
 
 
 class PipelineWorker:
@@ -178,7 +178,7 @@ class PipelineWorker:
 
     def _partitions(self, row: LeaseRow) -> int:
         slots = max(1, int(self._spark.sparkContext.defaultParallelism))
-        return max(1, min(row.members, max(2 * slots, -(-row.members // _PARTITION)), -(-row.members // 100)))
+        return max(1, min(max(slots, -(-row.members // _PARTITION)), -(-row.members // 100)))
 
     def _members(self, row: LeaseRow) -> list[int]:
         found = self._patiently(lambda: Piping(self.log.store).offsets(row))

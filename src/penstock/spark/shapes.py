@@ -42,13 +42,16 @@ def ddl_of(what: str, columns: Sequence[str]) -> str:
     return ", ".join(f"{name} {types[name].replace('<>', '<string,string>')}" for name in columns)
 
 
-def from_arrow(batch: Any, places: Sequence[int], schema: Any) -> Any:
-    """A record batch of PostgreSQL's driver, with the columns that are wanted, in their types."""
+def from_arrow(batch: Any, places: Sequence[int], schema: Any, stream: str) -> Any:
+    """A record batch of PostgreSQL's driver, with the columns that are wanted, in their types.
+
+    The stream of events is the same for all: it is put beside them here, and not read a million times.
+    """
     import pyarrow as pa
 
     arrays = []
     for place, field in zip(places, schema, strict=True):
-        array = batch.column(place)
+        array = batch.column(place) if place < batch.num_columns else pa.repeat(pa.scalar(stream), len(batch))
         if not pa.types.is_map(field.type):
             arrays.append(array if array.type == field.type else array.cast(field.type))
         elif array.null_count == len(array):  # as nearly always

@@ -27,7 +27,7 @@ select min("offset") as first, max("offset") as last from meant;
 
 -- name: source.events
 select "offset", event_id::text, event_type, case when %(payload)s then payload end, content_type, headers::text,
-       metadata::text, partition_key, ordering_key, available_at, created_at, stream
+       metadata::text, partition_key, ordering_key, available_at, created_at
   from penstock.events
  where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
    and (%(types)s::text[] is null or event_type = any(%(types)s::text[]))

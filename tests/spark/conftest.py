@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several test workers, all of Spark's tests go to one of them."""
+    """With several test workers, a file goes to one of them: each has a Spark of its own."""
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))

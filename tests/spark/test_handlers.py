@@ -63,7 +63,7 @@ def test_effects_of_neighbours_happen_exactly_once(
 
 @pytest.mark.shows("S02")
 def test_one_percent_poison_leaves_state_as_in_a_clean_run(spark: Any, postgres_log: penstock.Log) -> None:
-    log, count = postgres_log, 20_000
+    log, count = postgres_log, 8_000
     log.append_many(
         "orders",
         [

@@ -20,6 +20,7 @@ from penstock.engine.inline import Inline
 from penstock.engine.isolated import Isolated
 from penstock.engine.marks import Mark, Marks
 from penstock.engine.pace import Pace
+from penstock.engine.patience import patiently
 from penstock.engine.settling import Settling
 from penstock.engine.state import LeaseState
 from penstock.engine.subscription import Subscription
@@ -32,7 +33,6 @@ from penstock.log.log import Log
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock")
-_RETRY_SECONDS = (0.1, 5.0)
 _SETTLES = 2  # at a time: a lease of a few retries is handled before the one before it is settled
 
 
@@ -249,18 +249,4 @@ class Worker:
             return settling.give_up(error)
 
     def _patiently(self, do: Callable[[], T]) -> T | None:
-        """Do it again while the database is away; everything done here may be repeated. None when stopped meanwhile."""
-        pause, most = _RETRY_SECONDS
-        while True:
-            try:
-                return do()
-            except LeaseLost as error:
-                self.counters.add(lost=1)
-                logger.warning("%s: %s", self.subscription.name, error.message)
-                return None
-            except AWAY as error:
-                self.counters.add(store_errors=1)
-                logger.warning("%s: %s", self.subscription.name, error)
-                if self._stopping.wait(pause):
-                    return None
-                pause = min(2 * pause, most)
+        return patiently(do, self.subscription.name, self.counters, self._stopping)

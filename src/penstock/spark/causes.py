@@ -30,6 +30,12 @@ def failure_of(error: Any) -> Failure:
     return _java(text)
 
 
+def first_line(error: BaseException) -> str:
+    """What an exception says first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".:")[:300] if lines else type(error).__name__
+
+
 def _python(text: str) -> Failure:
     """The last lines of the last traceback."""
     lines = _without_java(text.rpartition(_TRACEBACK)[2]).splitlines()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 import math
 import os
-import pickle
 import socket
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,7 +29,9 @@ from penstock.engine.watch import Watch
 from penstock.errors import PenstockError, SparkLost, all_errors
 from penstock.log.log import Log
 from penstock.spark import secrets, slices
+from penstock.spark.causes import first_line
 from penstock.spark.control import Counts, Switchboard
+from penstock.spark.session import has_ended
 
 if TYPE_CHECKING:
     from penstock.spark.pipeline import PipelineWorker
@@ -52,7 +53,7 @@ class _Group:
 
     subscription: Subscription
     travelling: Travelling
-    key: str
+    key: str  # under which workers keep what they made of it
     past: Counter[str] = field(default_factory=Counter)
     running: dict[int, Counts] = field(default_factory=dict)  # by the slice's number
     wanted: float = 0.0  # not before this moment …
@@ -80,7 +81,7 @@ class SparkEngine:
         self._context = spark.sparkContext
         self._url = secrets.hide(spark, url)
         self._until_drained = until_drained
-        self._groups = [_Group(one, *_packed(one, url)) for one in subscriptions]
+        self._groups = [_Group(one, travelling(one), uuid.uuid4().hex) for one in subscriptions]
         self._watch = Watch()
         self._pipelines = [self._worker(one, url) for one in pipelines]
         self._left = Drained(log, [*subscriptions, *pipelines])
@@ -223,9 +224,9 @@ class SparkEngine:
         try:
             (report,) = self._context.parallelize([ticket], 1).mapPartitions(slices.work).collect()
         except Exception as error:
-            if self._context._jsc is None or self._context._jsc.sc().isStopped():
-                raise SparkLost(f"Spark has ended: {_first_line(error)}.") from error
-            logger.warning("%s: a slice was lost: %s", group.subscription.name, _first_line(error))
+            if has_ended(self._context):
+                raise SparkLost(f"Spark has ended: {first_line(error)}.") from error
+            logger.warning("%s: a slice was lost: %s", group.subscription.name, first_line(error))
             return None
         assert isinstance(report, slices.Report)
         return report
@@ -300,19 +301,8 @@ class SparkEngine:
             logger.warning("reap: %s", error)
 
 
-def _packed(subscription: Subscription, url: str) -> tuple[Travelling, str]:
-    """A subscription as it travels, and a key under which workers keep what they made of it."""
-    packed = travelling(subscription)
-    return packed, hashlib.sha256(pickle.dumps((url, packed)) + os.urandom(8)).hexdigest()
-
-
 def _sum(group: _Group) -> dict[str, int]:
     counts = group.past.copy()
     for running in group.running.values():
         counts.update(running)
     return {name: counts[name] for name in NAMES}
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".:")[:300] if lines else type(error).__name__

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from penstock.core.lease import Failure
 from penstock.errors import SparkLost
 from penstock.spark.causes import AWAY, failure_of
+from penstock.spark.session import has_ended
 
 T = TypeVar("T")
 _LOOK = 0.05  # seconds between two looks at the tasks of a job
@@ -53,7 +54,7 @@ class Jobs:
             with lookout:
                 return work()
         except Exception as error:
-            if self._ended():
+            if has_ended(self._context):
                 raise SparkLost(f"Spark has ended: {failure_of(error).message}.") from error
             raise JobFailed(lookout.failure or failure_of(error), lookout.partition) from error
         finally:
@@ -65,12 +66,6 @@ class Jobs:
         if group is not None:
             with suppress(Exception):  # it may have ended by now, and Spark with it
                 self._context.cancelJobGroup(group)
-
-    def _ended(self) -> bool:
-        try:
-            return self._context._jsc is None or bool(self._context._jsc.sc().isStopped())
-        except Exception:  # nobody answers any more
-            return True
 
 
 class _Lookout:

@@ -17,6 +17,7 @@ from penstock.core.lease import Failure, Idle, LeaseRow, Settled, Settlement
 from penstock.core.limits import SUSPECT_PIECES
 from penstock.engine.circuit import Circuit
 from penstock.engine.counters import Counters
+from penstock.engine.patience import patiently
 from penstock.engine.pipeline import Pipeline, declare_pipeline
 from penstock.engine.waiting import AWAY, Waiting
 from penstock.engine.watch import Watch
@@ -25,6 +26,7 @@ from penstock.log.handling import Unavailable
 from penstock.log.lease import Lease
 from penstock.log.log import Log
 from penstock.log.piping import Piping
+from penstock.spark.causes import first_line
 from penstock.spark.failing import ERROR, check_result, failures, succeeded
 from penstock.spark.frames import COLUMNS, UNREAD, empty_frame, frame, used_columns
 from penstock.spark.isolating import Result, Worked, isolate
@@ -36,7 +38,6 @@ from penstock.spark.writers import writer_for
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock")
-_RETRY_SECONDS = (0.1, 5.0)
 _GRACE_SECONDS = 5.0  # that a running batch gets to finish when the pipeline is stopped
 _CLEAN_SECONDS = 60.0  # between two looks for what lost attempts left behind
 _PARTITION = 100_000  # events that one task reads, at most: a task more costs as much as 20,000 events
@@ -98,7 +99,7 @@ class PipelineWorker:
         except PenstockError:
             raise
         except Exception as error:
-            raise InvalidPipeline(f"{name} fails with an empty batch: {_first_line(error)}") from error
+            raise InvalidPipeline(f"{name} fails with an empty batch: {first_line(error)}") from error
         self._sink.check(self._for_sink(result).schema)
         self._names = schema.names
         self._columns = used_columns(self._spark, pipeline.function)
@@ -244,7 +245,7 @@ class PipelineWorker:
         except (LeaseLost, *AWAY):
             raise
         except Exception as error:
-            logger.warning("%s: the settle failed: %s", self.pipeline.name, _first_line(error))
+            logger.warning("%s: the settle failed: %s", self.pipeline.name, first_line(error))
             refused = self._refused()
             if refused is not None:  # the table has changed: whatever event this is, it is not to blame
                 self._pause(refused)
@@ -301,23 +302,4 @@ class PipelineWorker:
             logger.warning("%s: %s", self.pipeline.name, error)
 
     def _patiently(self, do: Callable[[], T]) -> T | None:
-        """Do it again while the database is away; everything done here may be repeated. None when stopped meanwhile."""
-        pause, most = _RETRY_SECONDS
-        while True:
-            try:
-                return do()
-            except LeaseLost as error:
-                self.counters.add(lost=1)
-                logger.warning("%s: %s", self.pipeline.name, error.message)
-                return None
-            except AWAY as error:
-                self.counters.add(store_errors=1)
-                logger.warning("%s: %s", self.pipeline.name, error)
-                if self._stopping.wait(pause):
-                    return None
-                pause = min(2 * pause, most)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__
+        return patiently(do, self.pipeline.name, self.counters, self._stopping)

@@ -12,7 +12,6 @@ from penstock.engine.subscription import Subscription
 from penstock.engine.travelling import travelling
 from penstock.log.log import Log
 from penstock.spark.engine import SparkEngine
-from penstock.spark.java import find_java
 from penstock.spark.session import active_session, check_classic, check_master, complete, make_session
 
 
@@ -47,7 +46,6 @@ def session_for(spark: Any, master: str | None, name: str, url: str) -> Iterator
         yield spark
         return
     check_master(complete(master), url)
-    find_java()
     made = make_session(master, name=name)
     try:
         yield made

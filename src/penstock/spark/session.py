@@ -47,6 +47,14 @@ def make_session(master: str | None = None, *, name: str = "penstock", config: M
     return session
 
 
+def has_ended(context: Any) -> bool:
+    """Whether the Spark application of a context is gone."""
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Exception:  # nobody answers any more
+        return True
+
+
 def check_classic(session: Any) -> Any:
     """A session whose JVM this process talks to."""
     if "connect" in type(session).__module__.split("."):

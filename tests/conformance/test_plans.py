@@ -203,3 +203,22 @@ def test_stats_read_a_tail_of_the_log(million: tuple[penstock.Log, psycopg.Conne
 def test_the_rest_drains(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, _ = million
     assert len(drain(log, group="g", limit=50_000)) > 300_000
+
+
+@pytest.mark.shows("K33")
+def test_a_drained_group_is_known_without_reading_the_log(postgres: PostgresServer) -> None:
+    """A young log, of which the server knows little: the cursor of a group has to bound the search by itself."""
+    url = postgres.create_database()
+    with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as sql:
+        sql.execute(
+            """insert into penstock.events (stream, event_id, event_type, payload)
+               select 'orders', gen_random_uuid(), 'order.created', '{}' from generate_series(1, 100000)"""
+        )
+        sql.execute("vacuum analyze")
+        group = log.create_group("orders", "g")
+        assert len(drain(log, group="g", limit=50_000)) == 100_000
+        now = log.read("orders", limit=1)[0].created_at
+        plan = Watched(log, sql).explain(
+            "drain.left", group_id=group.group_id, horizon=100_000, now=now, ordered=False, halts=False
+        )
+        assert log.drained("orders", "g") and read_rows(plan, "events") <= 100, scans(plan)

@@ -13,4 +13,5 @@ select exists (select 1 from penstock.open_lease where group_id = %(group_id)s)
                              or (h.state = 'PENDING' and h.attempts = 0 and h.available_at > %(now)s)))))
     or exists (select 1 from penstock.delivery v
                 where v.group_id = %(group_id)s and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
-                  and v.available_at <= %(now)s and v."offset" <= %(horizon)s) as "left";
+                  and v.available_at <= %(now)s and v."offset" <= %(horizon)s
+                  and v."offset" > (select min(cursor) from penstock.lane where group_id = %(group_id)s)) as "left";

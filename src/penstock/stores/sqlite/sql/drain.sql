@@ -13,4 +13,5 @@ select exists (select 1 from penstock_leases where group_id = :group_id and outc
                              or (h.state = 'PENDING' and h.attempts = 0 and h.available_at > :now)))))
     or exists (select 1 from penstock_delivery v
                 where v.group_id = :group_id and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
-                  and v.available_at <= :now and v."offset" <= :horizon) as "left";
+                  and v.available_at <= :now and v."offset" <= :horizon
+                  and v."offset" > (select min(cursor) from penstock_lane where group_id = :group_id)) as "left";

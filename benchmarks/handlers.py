@@ -6,6 +6,8 @@ import time
 
 from penstock import Context, Event
 
+WARM = 100_000  # events that are handled before anything is measured, where something has to get warm
+
 
 def parse(event: Event) -> None:
     event.json()
@@ -27,6 +29,12 @@ def one_percent_never(event: Event) -> None:
     """As `one_percent`, but for the raising."""
     if event.json()["id"] % 100 == 100:
         raise ValueError("never")
+
+
+def one_percent_behind(event: Event) -> None:
+    """As `one_percent`, but not before the measuring begins: retries of the warm-up would be measured, too."""
+    if event.json()["id"] % 100 == 7 and event.offset > WARM:
+        raise ValueError("one in a hundred")
 
 
 def one_percent(event: Event) -> None:

@@ -15,6 +15,7 @@ import psycopg
 import penstock
 from benchmarks.claiming import fill
 from benchmarks.engine import ratio, subscribed
+from benchmarks.handlers import WARM
 from benchmarks.measuring import Figure, seconds
 from penstock.engine.pipeline import Pipeline
 from penstock.spark import register
@@ -22,7 +23,7 @@ from penstock.spark.engine import SparkEngine
 from penstock.spark.session import make_session
 from tests.support.postgres_server import PostgresServer
 
-WARM, EVENTS = 100_000, 500_000  # handled before, and measured
+EVENTS = 500_000  # measured, behind the first WARM
 LEASE = 50_000
 READ = 1_000_000
 _numbers = count()
@@ -132,16 +133,10 @@ class Bench:
         return float(WARM + EVENTS - row[0]) / float(row[1])
 
     def failures(self) -> Figure:
-        rates: tuple[list[float], list[float]] = ([], [])
-        for _ in range(3):
-            rates[0].append(self.drain("one_percent_never"))
-            rates[1].append(self.drain("one_percent"))
-        return ratio(
-            "1 % failing on every attempt, until all are DEAD or PUBLISHED, vs none",
-            max(rates[1]),
-            max(rates[0]),
-            0.8,
-        )
+        """Pairs of runs, and the median of their ratios: the machine's own pace changes from minute to minute."""
+        pairs = [(self.drain("one_percent_behind"), self.drain("one_percent_never")) for _ in range(5)]
+        failing, none = sorted(pairs, key=lambda pair: pair[0] / pair[1])[len(pairs) // 2]
+        return ratio("1 % failing on every attempt, until all are DEAD or PUBLISHED, vs none", failing, none, 0.8)
 
     # --- latency -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import orjson
@@ -84,15 +83,18 @@ def _small_json(value: Any, what: str, limit: int) -> str:
 def error_text(error: Any) -> str:
     """The text of an error as it is stored: printable by any database, and short."""
     text = str(error) or type(error).__name__
+    if text.isascii() and len(text) <= ERROR_BYTES and "\x00" not in text:  # as nearly always
+        return text
     cleaned = text.replace("\x00", "\\0").encode("utf-8", "backslashreplace")
     return cleaned[:ERROR_BYTES].decode("utf-8", "ignore")
 
 
 def error_code(error: Any) -> str:
     """A short stable word for an error: its own code, else its class name."""
-    code = None
-    with suppress(Exception):  # a property of the user's
+    try:
         code = getattr(error, "code", None)
+    except Exception:  # a property of the user's
+        code = None
     if isinstance(code, str) and _CODE.match(code):
         return code
     return type(error).__name__[:128] if isinstance(error, BaseException) else "error"

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -309,7 +308,8 @@ class TimedOut(Exception):
 def failure_of(error: BaseException) -> Failure:
     """Why an event did not succeed, in words that can be stored."""
     after = error.after_seconds if isinstance(error, RetryLater) else None
-    text = "an exception whose text cannot be made"
-    with suppress(Exception):
+    try:
         text = codec.error_text(error)
+    except Exception:
+        text = "an exception whose text cannot be made"
     return Failure(codec.error_code(error), text, after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 
 from penstock.log.log import Log
@@ -17,6 +18,7 @@ def log_at(url: str) -> Log:
     key = (os.getpid(), url)
     if key not in _opened:
         _opened[key] = open_log(reveal(url))
+        gc.freeze()  # Spark's workers collect garbage after every task; what was imported until now is none
     return _opened[key]
 
 

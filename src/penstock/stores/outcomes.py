@@ -21,8 +21,8 @@ def give_back(tx: Transaction, lease: Row, group: Group, now: datetime, reason: 
     if lease.offsets is None:
         add_returned(tx, lease, lease.low, lease.high, lease.members, now, reason)
     else:
-        rows = [Given(offset, State.PENDING, now, reason=reason, outcome="released") for offset in lease.offsets]
-        write_rows(tx, lease, group, rows, now)
+        back = unblamed(reason)
+        write_rows(tx, lease, group, [Given(offset, now, back) for offset in lease.offsets], now)
 
 
 def add_returned(
@@ -53,12 +53,10 @@ def add_returned(
     )
 
 
-class Given(NamedTuple):
-    """What becomes of one member that was not published."""
+class Fate(NamedTuple):
+    """What may happen to many members of a lease alike."""
 
-    offset: int
     state: State
-    available_at: datetime
     reason: str | None = None
     failures: int = 0  # to add
     error: str | None = None
@@ -67,17 +65,29 @@ class Given(NamedTuple):
     dead_at: datetime | None = None
 
 
+class Given(NamedTuple):
+    """What becomes of one member that was not published."""
+
+    offset: int
+    available_at: datetime
+    fate: Fate
+
+
 def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now: datetime) -> None:
     """Write exceptions: new rows out of a range, changed ones out of a list; each leaves a line in the attempt log."""
     if not rows:
         return
+    alike: dict[Fate, list[tuple[int, datetime]]] = {}
+    for row in rows:
+        alike.setdefault(row.fate, []).append((row.offset, row.available_at))
     common = {
         "group_id": group.group_id,
         "lease": lease.id,
         "claimed_by": lease.claimed_by,
         "claimed_at": lease.claimed_at,
         "now": now,
-        "rows": [row._asdict() for row in rows],
+        "count": len(rows),
+        "rows": [{"members": members, **fate._asdict()} for fate, members in alike.items()],
     }
     if lease.offsets is None:
         written = tx.run(
@@ -94,12 +104,17 @@ def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now
         raise NotInLease("An outcome names an event that is not in the lease.")
 
 
+def unblamed(reason: Reason) -> Fate:
+    """Given back, and nobody is blamed."""
+    return Fate(State.PENDING, reason, outcome="released")
+
+
 def bury(offset: int, failure: Failure, now: datetime) -> Given:
     """A failure that ends it."""
-    return Given(offset, State.DEAD, now, None, 1, failure.message, failure.code, "dead", dead_at=now)
+    return Given(offset, now, Fate(State.DEAD, None, 1, failure.message, failure.code, "dead", dead_at=now))
 
 
-def fail(group: Group, member: Row, failure: Failure, now: datetime, jitter: Jitter) -> Given:
+def fail(group: Group, member: Row | Member, failure: Failure, now: datetime, jitter: Jitter) -> Given:
     """A failed attempt: PENDING after the stored backoff, or DEAD when the budget or the age is used up."""
     failures = member.failures + 1
     age = 0.0 if member.created_at is None else (now - member.created_at).total_seconds()
@@ -108,15 +123,24 @@ def fail(group: Group, member: Row, failure: Failure, now: datetime, jitter: Jit
     delay = failure.retry_after_seconds
     if delay is None:
         delay = group.retry.delay_seconds(failures, u=jitter())
-    return Given(
-        member.offset,
-        State.PENDING,
-        now + timedelta(seconds=delay) if delay else now,
-        reason=Reason.RETRY,
-        failures=1,
-        error=failure.message,
-        code=failure.code,
-    )
+    due = now + timedelta(seconds=delay) if delay else now
+    return Given(member.offset, due, Fate(State.PENDING, Reason.RETRY, 1, failure.message, failure.code))
+
+
+class Member(NamedTuple):
+    """A member of a lease of which nothing has to be known but its offset; otherwise a row of the same names."""
+
+    offset: int
+    ordering_key: str | None = None
+    created_at: datetime | None = None
+    failures: int = 0
+
+
+def all_alike(group: Group, lease: Row) -> bool:
+    """Whether a lease holds every event of its stream between two offsets, and keys and ages of them do not matter."""
+    if lease.offsets is not None or lease.lanes > 1 or lease.holes or group.ordered:
+        return False
+    return group.retry.max_age_seconds is None and group.span(lease.binding).everything
 
 
 def members_of(

@@ -10,7 +10,7 @@ from penstock.core.lease import Failure, Outcome, cut
 from penstock.stores import groups, guard
 from penstock.stores.base import Row, Transaction
 from penstock.stores.groups import Group
-from penstock.stores.outcomes import Given, add_returned, fail, members_of, write_rows
+from penstock.stores.outcomes import Fate, Given, add_returned, fail, members_of, write_rows
 
 
 def reap_group(tx: Transaction, stream: str, group_name: str) -> int:
@@ -39,19 +39,8 @@ def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
         for low, high, count in cut([row.offset for row in members], lease.low, lease.high):
             add_returned(tx, lease, low, high, count, now, Reason.SUSPECT, message)
     else:
-        suspects = [
-            Given(
-                offset,
-                State.PENDING,
-                now,
-                reason=Reason.SUSPECT,
-                error=message,
-                code="lease_expired",
-                outcome="expired",
-            )
-            for offset in lease.offsets
-        ]
-        write_rows(tx, lease, group, suspects, now)
+        suspect = Fate(State.PENDING, Reason.SUSPECT, error=message, code="lease_expired", outcome="expired")
+        write_rows(tx, lease, group, [Given(offset, now, suspect) for offset in lease.offsets], now)
     tx.run("lease.end", id=lease.id, outcome=Outcome.EXPIRED, upto=lease.low, digest=None, answer=None, now=now)
 
 

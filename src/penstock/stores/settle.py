@@ -21,12 +21,15 @@ from penstock.stores.groups import Group
 from penstock.stores.outcomes import (
     Given,
     Jitter,
+    Member,
     add_returned,
+    all_alike,
     bury,
     count_wanted,
     fail,
     give_back,
     members_of,
+    unblamed,
     write_rows,
 )
 
@@ -162,7 +165,7 @@ class _Settling:
     failed: dict[int, Failure] = field(default_factory=dict)
     dead: dict[int, Failure] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
-    known: dict[int, Row] = field(default_factory=dict)
+    known: dict[int, Row | Member] = field(default_factory=dict)
 
     @property
     def upto(self) -> int | None:
@@ -183,12 +186,20 @@ class _Settling:
             raise NotInLease("`upto` lies outside the lease.")
         if not wanted:
             return
-        self.known = {row.offset: row for row in members_of(self.tx, self.group, self.lease, offsets=sorted(wanted))}
+        self.known = self._known(wanted)
         strangers = wanted - self.known.keys()
         if self.upto is not None:
             strangers |= {offset for offset in named if offset > self.upto}
         if strangers:
             raise NotInLease(f"Not in the lease, or beyond its finished part: {sorted(strangers)[:10]}.")
+
+    def _known(self, wanted: set[int]) -> dict[int, Row | Member]:
+        """Those of the events that are members. Where nothing has to be known of them, they are not looked up: whether
+        one is not of this stream is seen when its row is written."""
+        lease = self.lease
+        if all_alike(self.group, lease) and not self.said.event_effects:
+            return {offset: Member(offset) for offset in wanted if lease.low < offset <= lease.high}
+        return {row.offset: row for row in members_of(self.tx, self.group, lease, offsets=sorted(wanted))}
 
     def unsuccessful(self) -> set[int]:
         """Every member that is not published, as far as the caller's words tell."""
@@ -203,37 +214,40 @@ class _Settling:
         if self.lease.offsets is not None:
             named = {one.offset for one in given}
             done = [offset for offset in self.lease.offsets if offset not in named]
-            published = self.tx.run(
-                "settle.publish_rows", group_id=self.group.group_id, lease=self.lease.id, offsets=done, now=self.now
-            )
-            if published != len(done):
-                raise LeaseLost(f"Rows of lease {self.lease.id} are no longer its own.")
+            self._publish(done)
         write_rows(self.tx, self.lease, self.group, given, self.now)
         if tail:
             assert self.upto is not None
             due = self.now + timedelta(seconds=self.said.due_after_seconds)
             add_returned(self.tx, self.lease, self.upto, self.lease.high, tail, due, Reason.RELEASED)
-        failed = sum(one.failures and one.state is State.PENDING for one in given)
-        dead = sum(one.state is State.DEAD for one in given)
+        failed = sum(one.fate.failures and one.fate.state is State.PENDING for one in given)
+        dead = sum(one.fate.state is State.DEAD for one in given)
         released = len(given) - failed - dead + tail
         return Settled(self.lease.members - failed - dead - released, failed, dead, released)
+
+    def _publish(self, rows: list[int]) -> None:
+        if not rows:
+            return
+        published = self.tx.run(
+            "settle.publish_rows", group_id=self.group.group_id, lease=self.lease.id, offsets=rows, now=self.now
+        )
+        if published != len(rows):
+            raise LeaseLost(f"Rows of lease {self.lease.id} are no longer its own.")
 
     def _outcomes(self) -> list[Given]:
         given = {offset: self._failure(offset, failure) for offset, failure in self.failed.items()}
         given |= {offset: bury(offset, failure, self.now) for offset, failure in self.dead.items()}
-        given |= {
-            offset: Given(offset, State.PENDING, self.now, reason=Reason.RELEASED, outcome="released")
-            for offset in self.released
-        }
+        back = unblamed(Reason.RELEASED)
+        given |= {offset: Given(offset, self.now, back) for offset in self.released}
         if self.group.ordered and given:
-            for offset in self._blocked(given):
-                given[offset] = Given(offset, State.PENDING, self.now, reason=Reason.BLOCKED, outcome="released")
+            blocked = unblamed(Reason.BLOCKED)
+            given |= {offset: Given(offset, self.now, blocked) for offset in self._blocked(given)}
         return [given[offset] for offset in sorted(given)]
 
     def _blocked(self, given: Mapping[int, Given]) -> list[int]:
         """An ordered key does not go on behind an event that is not resolved, whatever the caller says."""
         halts = self.group.on_dead == "halt"
-        stopped = {offset for offset, one in given.items() if one.state is State.PENDING or halts}
+        stopped = {offset for offset, one in given.items() if one.fate.state is State.PENDING or halts}
         keys = sorted({key for o in stopped if (key := self.known[o].ordering_key) is not None})
         if not keys:
             return []

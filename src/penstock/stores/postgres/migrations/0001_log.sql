@@ -108,6 +108,7 @@ create table if not exists penstock.deliveries (
   event_type   text not null,
   ordering_key text,
   bucket       smallint not null,
+  in_order     boolean not null default false,
   state        text not null check (state in ('PENDING', 'CLAIMED', 'PUBLISHED', 'DEAD')),
   attempts     integer not null default 0,
   failures     integer not null default 0,
@@ -129,8 +130,10 @@ create table if not exists penstock.deliveries (
   constraint dead_at_iff_dead check ((state = 'DEAD') = (dead_at is not null))
 ) with (fillfactor = 80);
 create index if not exists deliveries_due on penstock.deliveries (group_id, available_at, "offset") where state = 'PENDING';
-create index if not exists deliveries_key on penstock.deliveries (group_id, bucket, ordering_key, "offset") where state <> 'PUBLISHED';
-create index if not exists deliveries_state on penstock.deliveries (group_id, state, "offset");
+-- Keys matter where a group is ordered; every version of a row has an entry in every index that holds it.
+create index if not exists deliveries_key on penstock.deliveries (group_id, bucket, ordering_key, "offset")
+ where in_order and state <> 'PUBLISHED';
+create index if not exists deliveries_buried on penstock.deliveries (group_id, "offset") where state = 'DEAD';
 create index if not exists deliveries_dead on penstock.deliveries (group_name, updated_at desc) where state = 'DEAD';
 
 create table if not exists penstock.returned (

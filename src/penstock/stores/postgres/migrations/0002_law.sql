@@ -95,9 +95,11 @@ alter table penstock.deliveries enable always trigger transition;
 create or replace function penstock.keep_delivery() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  if (old.group_id, old."offset", old.stream, old.group_name, old.event_id, old.event_type, old.ordering_key, old.bucket)
+  if (old.group_id, old."offset", old.stream, old.group_name, old.event_id, old.event_type, old.ordering_key, old.bucket,
+      old.in_order)
      is distinct from
-     (new.group_id, new."offset", new.stream, new.group_name, new.event_id, new.event_type, new.ordering_key, new.bucket) then
+     (new.group_id, new."offset", new.stream, new.group_name, new.event_id, new.event_type, new.ordering_key, new.bucket,
+      new.in_order) then
     raise exception 'penstock: the identity of a delivery cannot change' using errcode = 'PS001';
   end if;
   if new.attempts < old.attempts and old.state not in ('PUBLISHED', 'DEAD') then
@@ -107,9 +109,11 @@ begin
 end $$;
 drop trigger if exists keep_delivery on penstock.deliveries;
 create trigger keep_delivery before update on penstock.deliveries for each row
-  when ((old.group_id, old."offset", old.stream, old.group_name, old.event_id, old.event_type, old.ordering_key, old.bucket)
+  when ((old.group_id, old."offset", old.stream, old.group_name, old.event_id, old.event_type, old.ordering_key, old.bucket,
+         old.in_order)
         is distinct from
-        (new.group_id, new."offset", new.stream, new.group_name, new.event_id, new.event_type, new.ordering_key, new.bucket)
+        (new.group_id, new."offset", new.stream, new.group_name, new.event_id, new.event_type, new.ordering_key, new.bucket,
+         new.in_order)
         or new.attempts < old.attempts)
   execute function penstock.keep_delivery();
 alter table penstock.deliveries enable always trigger keep_delivery;

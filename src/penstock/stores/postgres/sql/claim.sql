@@ -77,7 +77,7 @@ with unresolved as (
          state = 'PENDING' and available_at <= %(now)s as due
     from penstock.deliveries
    where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
-     and "offset" <= %(ceiling)s and state <> 'PUBLISHED'
+     and "offset" <= %(ceiling)s and in_order and state <> 'PUBLISHED'
      and (state <> 'DEAD' or (%(halts)s and reason is distinct from 'skipped'))
 ), turns as (
   select "offset", suspect, due, row_number() over turn as place, bool_and(due and not suspect) over turn as clear
@@ -98,7 +98,7 @@ update penstock.deliveries
 select count(*) as rows from (
   select 1 from penstock.deliveries
    where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
-     and state = 'PENDING' and reason = 'blocked' limit %(most)s) b;
+     and in_order and state = 'PENDING' and reason = 'blocked' limit %(most)s) b;
 
 -- name: claim.exceptions
 -- Whether a range has anything to step over; it nearly never does.
@@ -111,7 +111,7 @@ select exists (select 1 from penstock.deliveries
     or (%(ordered)s and exists (
          select 1 from penstock.deliveries
           where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
-            and ordering_key is not null and state <> 'PUBLISHED'
+            and ordering_key is not null and in_order and state <> 'PUBLISHED'
             and (state <> 'DEAD' or (%(halts)s and reason is distinct from 'skipped')))) as any;
 
 -- name: claim.whole_range
@@ -182,7 +182,7 @@ with scanned as materialized (
          %(ordered)s and s.ordering_key is not null and exists (
            select 1 from penstock.deliveries o
             where o.group_id = %(group_id)s and o.bucket = s.bucket and o.ordering_key = s.ordering_key
-              and o."offset" < s."offset" and o.state <> 'PUBLISHED'
+              and o."offset" < s."offset" and o.in_order and o.state <> 'PUBLISHED'
               and (o.state <> 'DEAD' or (%(halts)s and o.reason is distinct from 'skipped'))) as behind
     from scanned s
     left join penstock.deliveries d on d.group_id = %(group_id)s and d."offset" = s."offset"
@@ -220,9 +220,11 @@ select c.high, count(*) filter (where not n.hole)::int as members,
 -- name: claim.step_over
 -- Rows for the holes of a range: delayed until their time, or blocked behind their key.
 insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, attempts, replays, available_at, reason, updated_at)
+                                 in_order, state, attempts, replays, available_at, reason, updated_at)
 select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, mod(e."offset", 256)), 'PENDING', %(attempts)s, %(replays)s,
+       coalesce(e.bucket, mod(e."offset", 256)),
+       (select ordering is not null from penstock.groups where group_id = %(group_id)s),
+       'PENDING', %(attempts)s, %(replays)s,
        greatest(coalesce(e.available_at, %(now)s), %(now)s),
        case when e."offset" = any(%(delayed)s::bigint[]) then 'delayed' else 'blocked' end, %(now)s
   from penstock.events e where e.stream = %(stream)s and e."offset" = any(%(offsets)s::bigint[]);

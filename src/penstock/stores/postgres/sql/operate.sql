@@ -53,9 +53,11 @@ select v.group_id, v."offset", v.attempts, 0, 'replayed',
 
 -- name: replay.move_ranged
 insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, replays, available_at, reason, updated_at)
+                                 in_order, state, replays, available_at, reason, updated_at)
 select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, mod(e."offset", 256)), 'PENDING', 1, %(now)s, 'replayed', %(now)s
+       coalesce(e.bucket, mod(e."offset", 256)),
+       (select ordering is not null from penstock.groups where group_id = %(group_id)s),
+       'PENDING', 1, %(now)s, 'replayed', %(now)s
   from penstock.events e where e.stream = %(stream)s and e."offset" = any(%(offsets)s::bigint[]);
 
 -- name: operate.find
@@ -66,9 +68,11 @@ select v.event_id, v."offset", v.state, v.attempts, v.claimed_by,
 
 -- name: operate.make_rows
 insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, attempts, available_at, updated_at)
+                                 in_order, state, attempts, available_at, updated_at)
 select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, mod(e."offset", 256)), 'PENDING', n.attempts, coalesce(e.available_at, %(now)s), %(now)s
+       coalesce(e.bucket, mod(e."offset", 256)),
+       (select ordering is not null from penstock.groups where group_id = %(group_id)s),
+       'PENDING', n.attempts, coalesce(e.available_at, %(now)s), %(now)s
   from unnest(%(offsets)s::bigint[], %(attempts)s::int[]) as n("offset", attempts)
   join penstock.events e on e."offset" = n."offset" and e.stream = %(stream)s;
 
@@ -104,7 +108,8 @@ update penstock.deliveries
 
 -- name: skip.key
 update penstock.deliveries set reason = 'skipped', updated_at = %(now)s
- where group_id = %(group_id)s and ordering_key = %(key)s and state = 'DEAD' and reason is distinct from 'skipped';
+ where group_id = %(group_id)s and ordering_key = %(key)s and in_order and state = 'DEAD'
+   and reason is distinct from 'skipped';
 
 -- name: rewind.pruned
 select upto from penstock.pruned where stream = %(stream)s;

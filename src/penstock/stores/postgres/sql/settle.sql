@@ -48,7 +48,8 @@ select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as c
 select d."offset", d.ordering_key, d.failures,
        case when %(aged)s then (select e.created_at from penstock.events e where e."offset" = d."offset") end as created_at
   from unnest(%(offsets)s::bigint[]) as listed("offset")
-  join penstock.deliveries d on d.group_id = %(group_id)s and d."offset" = listed."offset"
+ cross join lateral (select * from penstock.deliveries
+                      where group_id = %(group_id)s and "offset" = listed."offset" offset 0) d
  where d.lease = %(lease)s and (%(keys)s::text[] is null or d.ordering_key = any(%(keys)s::text[]))
  order by d."offset";
 
@@ -65,18 +66,24 @@ select count(*)::int as members from penstock.events e
 
 -- name: settle.insert_rows
 -- Exceptions out of a range: each gets a row, born as the outcome of this open lease, and a line in the attempt log.
+-- (The LIMIT tells the planner how many there are, and OFFSET 0 that each event is to be looked up.)
 with r as materialized (
-  select * from jsonb_to_recordset(%(rows)s::jsonb) as o("offset" bigint, state text, available_at timestamptz, reason text,
-                                                            failures int, error text, code text, outcome text,
-                                                            dead_at timestamptz)
+  select (m.value ->> 0)::bigint as "offset", (m.value ->> 1)::timestamptz as available_at, o.state, o.reason,
+         o.failures, o.error, o.code, o.outcome, o.dead_at
+    from jsonb_to_recordset(%(rows)s::jsonb) as o(members jsonb, state text, reason text, failures int, error text,
+                                                    code text, outcome text, dead_at timestamptz)
+   cross join jsonb_array_elements(o.members) m limit %(count)s
 ), written as (
   insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                   state, attempts, failures, replays, available_at, lease, last_error, error_code,
+                                   in_order, state, attempts, failures, replays, available_at, lease, last_error, error_code,
                                    reason, dead_at, updated_at)
   select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
-         coalesce(e.bucket, mod(e."offset", 256)), r.state, %(attempts)s, r.failures, %(replays)s, r.available_at,
+         coalesce(e.bucket, mod(e."offset", 256)),
+         (select ordering is not null from penstock.groups where group_id = %(group_id)s),
+         r.state, %(attempts)s, r.failures, %(replays)s, r.available_at,
          case when r.state = 'DEAD' then %(lease)s::bigint end, r.error, r.code, r.reason, r.dead_at, %(now)s
-    from r join penstock.events e on e."offset" = r."offset" and e.stream = %(stream)s
+    from r cross join lateral (select * from penstock.events where "offset" = r."offset" offset 0) e
+   where e.stream = %(stream)s
   returning "offset", attempts, failures, replays
 )
 insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
@@ -86,18 +93,22 @@ select %(group_id)s, w."offset", w.attempts, w.failures, w.replays, r.outcome, r
   from written w join r on r."offset" = w."offset";
 
 -- name: settle.update_rows
--- Exceptions out of a list, and a line in the attempt log for each.
+-- Exceptions out of a list, and a line in the attempt log for each; nobody else changes rows of an open lease.
 with r as materialized (
-  select * from jsonb_to_recordset(%(rows)s::jsonb) as o("offset" bigint, state text, available_at timestamptz, reason text,
-                                                            failures int, error text, code text, outcome text,
-                                                            dead_at timestamptz)
+  select (m.value ->> 0)::bigint as "offset", (m.value ->> 1)::timestamptz as available_at, o.state, o.reason,
+         o.failures, o.error, o.code, o.outcome, o.dead_at
+    from jsonb_to_recordset(%(rows)s::jsonb) as o(members jsonb, state text, reason text, failures int, error text,
+                                                    code text, outcome text, dead_at timestamptz)
+   cross join jsonb_array_elements(o.members) m limit %(count)s
 ), written as (
   update penstock.deliveries d
      set state = r.state, claimed_at = null, claimed_by = null, lease = null, failures = d.failures + r.failures,
          available_at = r.available_at, reason = r.reason, last_error = coalesce(r.error, d.last_error),
          error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = %(now)s
-    from r
-   where d.group_id = %(group_id)s and d."offset" = r."offset" and d.state = 'CLAIMED' and d.lease = %(lease)s
+    from r cross join lateral (select ctid as place from penstock.deliveries
+                                where group_id = %(group_id)s and "offset" = r."offset" and state = 'CLAIMED'
+                                  and lease = %(lease)s offset 0) found
+   where d.ctid = found.place
   returning d."offset", d.attempts, d.failures, d.replays
 )
 insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,

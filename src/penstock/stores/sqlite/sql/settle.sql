@@ -83,15 +83,15 @@ insert into penstock_deliveries (group_id, "offset", stream, group_name, event_i
 select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
        coalesce(e.bucket, e."offset" % 256), r.state, :attempts, r.failures, :replays, r.available_at,
        case when r.state = 'DEAD' then :lease end, r.error, r.code, r.reason, r.dead_at, :now
-  from (select json_extract(value, '$.offset') as "offset",
-          json_extract(value, '$.state') as state,
-          json_extract(value, '$.available_at') as available_at,
-          json_extract(value, '$.reason') as reason,
-          json_extract(value, '$.failures') as failures,
-          json_extract(value, '$.error') as error,
-          json_extract(value, '$.code') as code,
-          json_extract(value, '$.dead_at') as dead_at
-          from json_each(:rows)) r
+  from (select json_extract(m.value, '$[0]') as "offset",
+               json_extract(m.value, '$[1]') as available_at,
+               json_extract(o.value, '$.state') as state,
+               json_extract(o.value, '$.reason') as reason,
+               json_extract(o.value, '$.failures') as failures,
+               json_extract(o.value, '$.error') as error,
+               json_extract(o.value, '$.code') as code,
+               json_extract(o.value, '$.dead_at') as dead_at
+          from json_each(:rows) o cross join json_each(o.value, '$.members') m) r
  cross join penstock_events e on e."offset" = r."offset"
  where e.stream = :stream
 ;;
@@ -99,11 +99,11 @@ insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays
                                   claimed_at, ended_at, lease)
 select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, :claimed_by,
        :claimed_at, :now, :lease
-  from (select json_extract(value, '$.offset') as "offset",
-          json_extract(value, '$.outcome') as outcome,
-          json_extract(value, '$.error') as error,
-          json_extract(value, '$.code') as code
-          from json_each(:rows)) r
+  from (select json_extract(m.value, '$[0]') as "offset",
+               json_extract(o.value, '$.outcome') as outcome,
+               json_extract(o.value, '$.error') as error,
+               json_extract(o.value, '$.code') as code
+          from json_each(:rows) o cross join json_each(o.value, '$.members') m) r
  cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = r."offset";
 
 -- name: settle.update_rows
@@ -113,15 +113,15 @@ update penstock_deliveries as d
        available_at = r.available_at, reason = r.reason, last_error = coalesce(r.error, d.last_error),
        error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = :now
   from (select x.rowid as id,
+               json_extract(m.value, '$[1]') as available_at,
                json_extract(o.value, '$.state') as state,
-               json_extract(o.value, '$.available_at') as available_at,
                json_extract(o.value, '$.reason') as reason,
                json_extract(o.value, '$.failures') as failures,
                json_extract(o.value, '$.error') as error,
                json_extract(o.value, '$.code') as code,
                json_extract(o.value, '$.dead_at') as dead_at
-          from json_each(:rows) o
-         cross join penstock_deliveries x on x.group_id = :group_id and x."offset" = json_extract(o.value, '$.offset')
+          from json_each(:rows) o cross join json_each(o.value, '$.members') m
+         cross join penstock_deliveries x on x.group_id = :group_id and x."offset" = json_extract(m.value, '$[0]')
          limit -1) r
  where d.rowid = r.id and d.state = 'CLAIMED' and d.lease = :lease
 ;;
@@ -129,11 +129,11 @@ insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays
                                   claimed_at, ended_at, lease)
 select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, :claimed_by,
        :claimed_at, :now, :lease
-  from (select json_extract(value, '$.offset') as "offset",
-          json_extract(value, '$.outcome') as outcome,
-          json_extract(value, '$.error') as error,
-          json_extract(value, '$.code') as code
-          from json_each(:rows)) r
+  from (select json_extract(m.value, '$[0]') as "offset",
+               json_extract(o.value, '$.outcome') as outcome,
+               json_extract(o.value, '$.error') as error,
+               json_extract(o.value, '$.code') as code
+          from json_each(:rows) o cross join json_each(o.value, '$.members') m) r
  cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = r."offset"
  where d.state <> 'CLAIMED';
 

@@ -6,6 +6,7 @@ runs it twice, cancels it), every claim is its own, with its own token and its o
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import sys
@@ -158,6 +159,7 @@ def _made(ticket: Ticket) -> _Kept:
     log = open_log(secrets.reveal(ticket.url), migrate=False)
     watch = Watch()
     watch.start()
+    gc.freeze()  # what is loaded stays: the collector need not look at it again
     return _Kept(log, watch, Worker(log, subscription, f"{place()}/{subscription.group}", watch, Counters()))
 
 

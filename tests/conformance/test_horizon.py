@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.stores.postgres.store import unfold
+from penstock.stores.postgres.transaction import unfold
 from tests.conformance.helpers import drain, orders, raw
 from tests.support.logs import MakeLog
 

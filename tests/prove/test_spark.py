@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from tests.engine import handlers
 from tests.engine.driving import done, subscription
 from tests.spark.driving import drain
 from tests.spark.test_run import Shop
+from tests.support.postgres_server import wait_for
 from tests.support.running import Running
 
 COUNT = 200_000
@@ -57,7 +57,8 @@ def test_whoever_is_killed_nothing_is_lost(tmp_path: Path, postgres_log_url: str
             running.wait_until(lambda before=before: len(done(shop.url)) > before + 40, "some work")  # type: ignore[misc]
             victim = running.pid if number % 4 == 0 else chance.choice(_family(running))
             os.kill(victim, signal.SIGKILL)
-            time.sleep(chance.random())  # for whoever is left to go on, or not
+            enough = len(done(shop.url)) + chance.randrange(60)  # for whoever is left to go on, or not
+            wait_for(lambda enough=enough: _ended(running) or len(done(shop.url)) >= enough, "an end, or more work", 60)  # type: ignore[misc]
     with shop.run("--until-drained", "--json") as running:
         assert running.process.wait(300) == 0, running.err
     json.loads(running.out)
@@ -80,6 +81,10 @@ def test_a_gigabyte_through_a_driver_of_512_mb(tmp_path: Path, postgres_log: lib
     report = json.loads(running.out.splitlines()[-1])
     assert (report["rows"], report["distinct"]) == (GIGABYTE, GIGABYTE)
     assert report["published"] == GIGABYTE and report["driver_mb"] < 512
+
+
+def _ended(running: Running) -> bool:
+    return running.process.poll() is not None
 
 
 def _family(running: Running) -> list[int]:

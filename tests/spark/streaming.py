@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import penstock
+from tests.support.postgres_server import wait_for
 
 
 def events(spark: Any, url: str, **options: Any) -> Any:
@@ -81,9 +81,10 @@ def forget_data(checkpoint: Path) -> None:
 
 def until(true: Callable[[], bool], query: Any | None = None, seconds: float = 60) -> None:
     """Wait for a condition, or for the query that should bring it about to fail."""
-    deadline = time.monotonic() + seconds
-    while not true():
+
+    def look() -> bool:
         if query is not None and query.exception() is not None:
             raise query.exception()
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.02)
+        return true()
+
+    wait_for(look, "the query to bring it about", seconds)

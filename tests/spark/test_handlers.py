@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -15,7 +19,7 @@ import penstock
 from penstock.engine.declaring import declare
 from penstock.engine.travelling import travelling
 from penstock.spark import slices
-from penstock.spark.control import Caller, Switchboard
+from penstock.spark.control import Caller, Line, Switchboard
 from penstock.testing import StatementCounter
 from tests.engine import handlers
 from tests.engine.driving import done, lines, make_done, subscription
@@ -142,6 +146,7 @@ def test_more_groups_than_slots_all_get_their_turn(spark: Any, log: penstock.Log
         until(lambda: all(counts["published"] == 50 for counts in engine.snapshot().values()))
         log.append("orders", {}, type="t")  # everybody has gone to sleep, or is about to
         until(lambda: all(counts["published"] == 51 for counts in engine.snapshot().values()))
+    assert {group.published for group in log.stats().groups} == {51}
 
 
 def test_a_handler_that_cannot_be_loaded_ends_the_run_with_its_reason(spark: Any, log: penstock.Log) -> None:
@@ -170,6 +175,26 @@ def test_a_slice_tells_the_driver_and_hears_it() -> None:
     late.close()
     board.close()
     assert not Caller(board.line, 4, lambda: None).connected
+
+
+def test_a_slice_stops_when_its_driver_is_gone() -> None:
+    """Nobody says stop: the other end of the line just ends."""
+    script = (
+        "from penstock.spark.control import Switchboard\n"
+        "board = Switchboard('127.0.0.1', lambda number, counts: print(number, flush=True))\n"
+        "print(board.line.host, board.line.port, board.line.key.hex(), flush=True)\n"
+        "input()\n"
+    )
+    driver = subprocess.Popen([sys.executable, "-c", script], stdin=PIPE, stdout=PIPE, text=True)
+    with driver:
+        assert driver.stdout is not None
+        host, port, key = driver.stdout.readline().split()
+        stopped = threading.Event()
+        caller = Caller(Line(host, int(port), bytes.fromhex(key)), 7, stopped.set)
+        caller.report({"published": 1})
+        assert driver.stdout.readline() == "7\n" and not stopped.is_set()
+        driver.kill()
+        assert stopped.wait(60)
 
 
 def test_a_slice_without_a_line_works_to_the_end_of_its_time(log: penstock.Log) -> None:

@@ -162,6 +162,7 @@ begin
   delete from penstock.returned where group_id = a_group;
   delete from penstock.attempt_log where group_id = a_group;
   delete from penstock.state where group_id = a_group;
+  delete from penstock.reader_claims where group_id = a_group;
   delete from penstock.bindings where group_id = a_group;
   delete from penstock.groups where group_id = a_group;
 end $$;
@@ -257,6 +258,7 @@ begin
   execute format('grant select on penstock.events_offset_seq to %I', role);
 end $$;
 
+-- Names tables of later migrations, too: nobody is granted anything before all of them have run.
 create or replace function penstock.grant_worker(role name) returns void
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
@@ -267,6 +269,10 @@ begin
   execute format('grant usage on penstock.leases_id_seq to %I', role);
   execute format('grant execute on function penstock.remove_deliveries(integer, bigint) to %I', role);
   execute format('grant insert on penstock.bindings, penstock.attempt_log, penstock.audit, penstock.tally to %I', role);
+  execute format('grant insert, update, delete on penstock.staging_attempts, penstock.staged to %I', role);
+  execute format('grant insert, update on penstock.writes to %I', role);
+  execute format('grant insert on penstock.reader_claims to %I', role);
+  execute format('grant insert, delete on penstock.staged_rows, penstock.renames to %I', role);
 end $$;
 revoke execute on function penstock.remove_deliveries(integer, bigint), penstock.remove_events(text, bigint),
   penstock.remove_group(integer) from public;

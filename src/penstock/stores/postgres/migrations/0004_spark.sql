@@ -33,17 +33,3 @@ create table if not exists penstock.writes (
   committed_at timestamptz not null default clock_timestamp(),
   primary key (stream, writer)
 );
-
-create or replace function penstock.grant_worker(role name) returns void
-language plpgsql set search_path = pg_catalog, pg_temp as $$
-begin
-  perform penstock.grant_reader(role);
-  perform penstock.grant_producer(role);
-  execute format('grant insert, update on penstock.leases, penstock.deliveries, penstock.groups to %I', role);
-  execute format('grant insert, update, delete on penstock.returned, penstock.state to %I', role);
-  execute format('grant usage on penstock.leases_id_seq to %I', role);
-  execute format('grant execute on function penstock.remove_deliveries(integer, bigint) to %I', role);
-  execute format('grant insert on penstock.bindings, penstock.attempt_log, penstock.audit, penstock.tally to %I', role);
-  execute format('grant insert, update, delete on penstock.staging_attempts, penstock.staged to %I', role);
-  execute format('grant insert, update on penstock.writes to %I', role);
-end $$;

@@ -1,0 +1,190 @@
+"""A transaction on PostgreSQL: named blocks, the database's time, the horizon, and statements of the user's."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+import orjson
+import psycopg
+from psycopg.rows import namedtuple_row
+
+from penstock.core.event import EventColumns, NewEvent
+from penstock.stores.base import Row, UserSqlError, check_user_sql
+
+if TYPE_CHECKING:
+    from penstock.stores.postgres.store import PostgresStore
+
+_SETTINGS = (
+    "select clock_timestamp(), set_config('lock_timeout', '30s', true), set_config('statement_timeout', '120s', true), "
+    "set_config('idle_in_transaction_session_timeout', '10s', true), set_config('jit', 'off', true)"
+)
+
+
+def _elapsed() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class PostgresTransaction:
+    """One transaction on one pooled connection."""
+
+    def __init__(self, store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
+        self._store = store
+        self._began_here = _elapsed()
+        row = connection.execute(_SETTINGS, prepare=False, binary=True).fetchone()
+        assert row is not None
+        self._began: datetime = row[0]
+        self._connection = connection
+        self._cursor = connection.cursor(row_factory=namedtuple_row, binary=True)
+
+    def _execute(self, block: str, params: dict[str, Any]) -> psycopg.Cursor[Any]:
+        for name, value in params.items():
+            if type(value) is list:
+                params[name] = orjson.dumps(value).decode() if name == "rows" else _array(value)
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", block)
+        self._cursor.execute(self._store.blocks[block], params, prepare=False)
+        if hook is not None:
+            hook("after", block)
+        return self._cursor
+
+    def rows(self, block: str, **params: Any) -> list[Row]:
+        return self._execute(block, params).fetchall()
+
+    def one(self, block: str, **params: Any) -> Row | None:
+        return self._execute(block, params).fetchone()
+
+    def run(self, block: str, **params: Any) -> int:
+        return self._execute(block, params).rowcount
+
+    def now(self) -> datetime:
+        """The database's time when the transaction began, and what has passed since: no wall clock of ours is asked,
+        and time that the machine slept counts, too."""
+        if self._store.clock is not None:
+            return self._store.clock.now()
+        return self._began + timedelta(seconds=_elapsed() - self._began_here)
+
+    def horizon(self, last: int | None = None) -> int:
+        if last is None:
+            first = self.one("horizon.last")
+            assert first is not None
+            last = int(first.last)
+        return min([last, *(unfold(row.bound, last) for row in self.rows("horizon.announced"))])
+
+    def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
+        from penstock.stores.postgres import appending
+
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", "append")
+        duplicates = appending.append(self._connection, self._store, events, unique=unique)
+        if hook is not None:
+            hook("after", "append")
+        return duplicates
+
+    def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID) -> None:
+        from penstock.stores.postgres import appending
+
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", "stage")
+        appending.stage(self._connection, self._store, events, attempt)
+        if hook is not None:
+            hook("after", "stage")
+
+    def stage_rows(self, rows: Sequence[tuple[int | None, bytes]], attempt: uuid.UUID) -> None:
+        from penstock.stores.postgres import appending
+
+        appending.stage_rows(self._connection, self._store, rows, attempt)
+
+    def user_sql(self, sql: str, params: Sequence[Any]) -> None:
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", "user_sql")
+        check_user_sql(sql)
+        with _users_fault(), self._connection.cursor() as cursor:
+            # Binary results: the protocol then takes one statement only, and `insert …; commit` is refused.
+            cursor.execute(placeholders(sql), tuple(params), prepare=False, binary=True)
+            returns_rows = cursor.description is not None
+        if returns_rows:
+            raise UserSqlError(None, f"the statement returns rows, and nobody would read them: {sql[:120]}")
+        if hook is not None:
+            hook("after", "user_sql")
+
+    def check_user_sql_so_far(self) -> None:
+        with _users_fault():
+            self._connection.execute("set constraints all immediate")
+        self._connection.execute("set constraints all deferred")  # for the statements of the next event
+
+    def neutral(self, block: str, params: Mapping[str, Any]) -> Sequence[Any] | None:
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", block)
+        with self._connection.cursor() as cursor:
+            cursor.execute(named(self._store.blocks[block]), params, prepare=False)
+            row = cast(Sequence[Any] | None, cursor.fetchone())
+        if hook is not None:
+            hook("after", block)
+        return row
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        with self._connection.transaction():
+            yield
+
+
+def _array(values: list[Any]) -> Any:
+    """Numbers as PostgreSQL writes an array of them: psycopg would take much longer over thousands of offsets."""
+    if values and all(type(one) is int for one in values):
+        return f"{{{','.join(map(str, values))}}}"
+    return values
+
+
+@contextmanager
+def _users_fault() -> Iterator[None]:
+    """Whatever goes wrong inside is the user's statement, unless the database asks to try again or is gone."""
+    try:
+        yield
+    except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+        raise
+    except psycopg.Error as error:
+        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+            raise
+        raise UserSqlError(error, str(error)) from error
+    except (UnicodeError, OverflowError) as error:
+        raise UserSqlError(error, str(error)) from error
+
+
+def unfold(bound: int, last: int) -> int:
+    """An announced bound in full: 31 bits of it were announced, and it is near the sequence's last value."""
+    distance = (last - bound) % 2**31
+    return last - distance if distance < 2**30 else last - distance + 2**31
+
+
+@cache
+def named(sql: str) -> str:
+    """A statement in neutral form, for psycopg: `:name` becomes `%(name)s`."""
+    return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", sql)
+
+
+def placeholders(sql: str) -> str:
+    """`?` outside quotes becomes psycopg's placeholder, so that one statement serves both stores."""
+    out: list[str] = []
+    quote: str | None = None
+    for letter in sql:
+        if quote:
+            quote = None if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter == "?":
+            out.append("%s")
+            continue
+        out.append("%%" if letter == "%" else letter)
+    return "".join(out)

@@ -15,7 +15,7 @@ from penstock.log.readers import ReaderClaims
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
 from tests.conformance.helpers import drain, orders, raw, states
 from tests.support.logs import MakeLog
-from tests.support.postgres_server import PostgresServer
+from tests.support.roles import worker_role
 
 DAY = 86_400
 
@@ -315,23 +315,13 @@ def _dies(url: str, clock: VirtualClock, point: CrashPoint, act: Any) -> None:
 
 
 @pytest.mark.shows("S07", "X10")
-def test_the_worker_role_is_enough(postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str) -> None:
-    import psycopg
-
-    role = f"stream_{postgres_log_url.rpartition('/')[2]}"
-    with psycopg.connect(postgres_log_url, autocommit=True) as owner:
-        owner.execute(f"create role {role} login")
-        owner.execute("select penstock.grant_worker(%s)", (role,))
-        try:
-            with penstock.open(postgres_log_url.replace("postgres@", f"{role}@")) as log:
-                orders(log, 4)
-                log.create_group("orders", "g")
-                claims = claims_of(log)
-                number = take(claims, limit=2)
-                assert len(contents(log, number)) == 2
-                claims.settle_upto("r", number)
-                take(claims, after=number)
-                assert log.release_reader("orders", "g", "r").count == 2
-        finally:
-            owner.execute(f"drop owned by {role}")
-            owner.execute(f"drop role {role}")
+def test_the_worker_role_is_enough(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+    with worker_role(postgres_log_url) as (url, _), penstock.open(url) as log:
+        orders(log, 4)
+        log.create_group("orders", "g")
+        claims = claims_of(log)
+        number = take(claims, limit=2)
+        assert len(contents(log, number)) == 2
+        claims.settle_upto("r", number)
+        take(claims, after=number)
+        assert log.release_reader("orders", "g", "r").count == 2

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,6 +18,7 @@ from penstock.log.piping import Piping
 from tests.conformance.helpers import raw
 from tests.spark import crashing
 from tests.spark.piping import drain, fill, pipeline, states
+from tests.support.roles import worker_role
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -55,6 +57,20 @@ def check_killed(log: penstock.Log, url: str, spark: Any, place: str, kind: str,
     drain(log, spark, crashing.declared(kind, place))  # what died with the first driver is cleaned up
     assert left_over(url) == [0, 0, 0, 0]
     assert not list(Path(place).glob("_penstock/*"))
+
+
+@pytest.mark.parametrize("kind", ["upsert", "stream", "parquet"])
+def test_the_worker_role_is_enough(
+    postgres_log: penstock.Log, postgres_log_url: str, spark: Any, tmp_path: Path, kind: str
+) -> None:
+    place = str(tmp_path / "lake")
+    crashing.prepare(postgres_log, postgres_log_url, kind)
+    with worker_role(postgres_log_url) as (url, owner):
+        if kind == "upsert":
+            owner.execute(f"grant select, insert, update on numbers to {urlsplit(url).username}")  # type: ignore[arg-type]
+        with penstock.open(url) as log:
+            drain(log, spark, crashing.declared(kind, place))
+    assert crashing.brought(postgres_log, postgres_log_url, kind, place, spark) == list(range(crashing.EVENTS))
 
 
 @pytest.mark.shows("S05")

@@ -22,6 +22,7 @@ from penstock.spark.source_options import WriteOptions
 from penstock.spark.writer import PenstockBatchWriter, PenstockStreamWriter, Wrote, check_columns
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
 from tests.conformance.helpers import drain, raw
+from tests.support.roles import worker_role
 
 EVERYTHING = (
     "payload string, event_type string, ordering_key string, headers map<string,string>, event_id string, "
@@ -460,20 +461,9 @@ def _killed(url: str, point: CrashPoint, query: str, message: Wrote) -> bool:
 
 @pytest.mark.shows("S08")
 def test_a_worker_role_may_write(postgres_log: penstock.Log, postgres_log_url: str) -> None:
-    import psycopg
-
-    with psycopg.connect(postgres_log_url, autocommit=True) as owner:
-        owner.execute("drop role if exists spark_writer")
-        owner.execute("create role spark_writer login")
-        owner.execute("select penstock.grant_worker('spark_writer')")
-    try:
-        with penstock.open(postgres_log_url.replace("postgres@", "spark_writer@")) as role:
-            query_writer(postgres_log_url)
-            message = staged(role, 0, 1)
-            assert Staging(role.store, "out", "query:q", 0).commit([message.staged])
-            Staging(role.store, "out", "query:q", 1).abort([staged(role, 1, 2).staged])
-        assert numbers(postgres_log) == [1] and left_behind(postgres_log_url) == 0
-    finally:
-        with psycopg.connect(postgres_log_url, autocommit=True) as owner:
-            owner.execute("drop owned by spark_writer")
-            owner.execute("drop role spark_writer")
+    with worker_role(postgres_log_url) as (url, _), penstock.open(url) as role:
+        query_writer(postgres_log_url)
+        message = staged(role, 0, 1)
+        assert Staging(role.store, "out", "query:q", 0).commit([message.staged])
+        Staging(role.store, "out", "query:q", 1).abort([staged(role, 1, 2).staged])
+    assert numbers(postgres_log) == [1] and left_behind(postgres_log_url) == 0

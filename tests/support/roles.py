@@ -1,0 +1,23 @@
+"""A role of the database that may do what a worker does, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+
+@contextmanager
+def worker_role(url: str) -> Iterator[tuple[str, psycopg.Connection[Any]]]:
+    """The log's URL for the role `worker_…`, and the owner's connection, on which it may be granted more."""
+    role = f"worker_{url.rpartition('/')[2]}"
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(f"create role {role} login")
+        owner.execute("select penstock.grant_worker(%s)", (role,))
+        try:
+            yield url.replace("postgres@", f"{role}@"), owner
+        finally:
+            owner.execute(f"drop owned by {role}")
+            owner.execute(f"drop role {role}")

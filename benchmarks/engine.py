@@ -14,7 +14,7 @@ import psycopg
 import penstock
 from benchmarks import handlers
 from benchmarks.claiming import fill
-from benchmarks.measuring import Figure, seconds
+from benchmarks.measuring import Figure, overall, seconds
 from penstock.engine.declaring import declare
 from penstock.engine.local import LocalEngine
 from penstock.engine.subscription import Policy, Subscription, handler_of
@@ -81,13 +81,13 @@ class Bench:
         assert row is not None
         return int(row[0]) >= events
 
-    def best(self, *runs: dict[str, Any], times: int = 3) -> list[float]:
-        """The best rate of each, taken by turns."""
+    def rates(self, *runs: dict[str, Any], times: int = 5) -> list[float]:
+        """The rate of each over all its turns."""
         rates: list[list[float]] = [[] for _ in runs]
         for _ in range(times):
             for rate, options in zip(rates, runs, strict=True):
                 rate.append(self.bare() if options.get("bare") else self.drain(**options))
-        return [max(rate) for rate in rates]
+        return [overall(rate) for rate in rates]
 
     def bare(self) -> float:
         """The same Arrow read, and a loop over it: no lease, no outcome, no second process."""
@@ -113,7 +113,7 @@ class Bench:
         return EVENTS["orders"] / seconds(loop)
 
     def cost_of_the_loop(self) -> list[Figure]:
-        bare, inline, isolated, keyed = self.best(
+        bare, inline, isolated, keyed = self.rates(
             {"bare": True},
             {"handler": "parse", "isolation": "inline"},
             {"handler": "parse"},
@@ -127,17 +127,17 @@ class Bench:
 
     def two_processes(self) -> list[Figure]:
         spin = {"handler": "spin", "stream": "few"}
-        one, two = self.best(spin, {**spin, "engines": 2})
-        json_one, json_two = self.best({"handler": "parse"}, {"handler": "parse", "engines": 2})
+        one, two = self.rates(spin, {**spin, "engines": 2})
+        json_one, json_two = self.rates({"handler": "parse"}, {"handler": "parse", "engines": 2})
         return [
             ratio("two processes vs one, handler of 100 µs of CPU", two, one, 1.6),
             ratio("two processes vs one, JSON-parsing handler", json_two, json_one, None),
         ]
 
     def failures(self) -> list[Figure]:
-        none, some = self.best({"handler": "one_percent_never"}, {"handler": "one_percent"})
+        none, some = self.rates({"handler": "one_percent_never"}, {"handler": "one_percent"})
         keys = {"ordering": "key"}
-        ordered, failing = self.best({"handler": "parse", **keys}, {"handler": "one_per_mille", **keys}, times=1)
+        ordered, failing = self.rates({"handler": "parse", **keys}, {"handler": "one_per_mille", **keys}, times=1)
         return [
             ratio("1 % failing on every attempt, until all are DEAD or PUBLISHED, vs none", some, none, 0.8),
             ratio("ordered group, 1,000 keys, 0.1 % failing vs none", failing, ordered, None),

@@ -16,7 +16,7 @@ import penstock
 from benchmarks.claiming import fill
 from benchmarks.engine import ratio, subscribed
 from benchmarks.handlers import WARM
-from benchmarks.measuring import Figure, seconds
+from benchmarks.measuring import Figure, overall, seconds
 from penstock.engine.pipeline import Pipeline
 from penstock.spark import register
 from penstock.spark.engine import SparkEngine
@@ -133,17 +133,12 @@ class Bench:
         return float(WARM + EVENTS - row[0]) / float(row[1])
 
     def failures(self) -> Figure:
-        """By turns, and all of them together: the machine's own pace changes from minute to minute."""
         failing, none = [], []
         for _ in range(6):
-            none.append(1 / self.drain("one_percent_never"))
-            failing.append(1 / self.drain("one_percent_behind"))
-        return ratio(
-            "1 % failing on every attempt, until all are DEAD or PUBLISHED, vs none",
-            len(failing) / sum(failing),
-            len(none) / sum(none),
-            0.8,
-        )
+            none.append(self.drain("one_percent_never"))
+            failing.append(self.drain("one_percent_behind"))
+        what = "1 % failing on every attempt, until all are DEAD or PUBLISHED, vs none"
+        return ratio(what, overall(failing), overall(none), 0.8)
 
     # --- latency -------------------------------------------------------------------------------------------------
 

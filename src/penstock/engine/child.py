@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import faulthandler
 import gc
+import importlib
 import os
 import signal
 import socket
@@ -70,6 +71,9 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
             _send(connection, Ready(failure_of(error)))
             return
         marks = Marks(hello.policy.concurrency, hello.policy.batch_size, marks_fd)
+        for name in hello.modules:
+            with suppress(ImportError):
+                importlib.import_module(name)
         _send(connection, Ready())
         gc.freeze()  # what is loaded stays: the collector need not look at it again
         _serve(connection, Runner(subscription), marks)

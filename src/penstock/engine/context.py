@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from penstock.core.event import NewEvent
 from penstock.core.events import Event
-from penstock.engine.state import KeyState, LeaseState, Written
+from penstock.engine.state import KeyState, Written
 from penstock.errors import EffectRefused, InvalidInput, StateNeedsKey
 from penstock.log import appending
 from penstock.stores.base import UserSqlError, check_user_sql
@@ -32,6 +33,7 @@ class Recorded:
         return bool(self.execute) or any(chosen for _, chosen in self.emit)
 
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _PLAIN = (type(None), bool, float, bytes, datetime, date, time, timedelta, Decimal, UUID)
 
 
@@ -57,21 +59,19 @@ class Scope:
 
     group: str
     token: int
-    state: LeaseState
-    keyed: bool
+    state: Mapping[str, Mapping[str, Any]]  # of every key, as `LeaseState` keeps it
 
 
 class Context:
     """Effects made through it commit together with the event's outcome, or not at all."""
 
-    __slots__ = ("_event", "_scope", "_state", "recorded", "state_key")
+    __slots__ = ("_event", "_key", "_scope", "recorded", "used")
 
-    state_key: str  # whose state was asked for
-
-    def __init__(self, event: Event, scope: Scope) -> None:
+    def __init__(self, event: Event, key: str | None, scope: Scope) -> None:
         self._event = event
+        self._key = key  # of the event, in a group that has state
         self._scope = scope
-        self._state: KeyState | None = None
+        self.used: KeyState | None = None  # the state, once it was asked for
         self.recorded: Recorded | None = None  # what the event asked for, but for its state
 
     @property
@@ -89,16 +89,18 @@ class Context:
     @property
     def state(self) -> KeyState:
         """Values that belong to this event's ordering key in this group."""
-        known = self._state
-        if known is None:
-            key = self._event.ordering_key
+        used = self.used
+        if used is None:
+            key = self._key
             if key is None:
-                raise StateNeedsKey
-            if not self._scope.keyed:
-                raise StateNeedsKey("The group was declared with keyed=False and has no state.")
-            self.state_key = key
-            known = self._state = KeyState(self._scope.state.of(key))
-        return known
+                raise self._no_state()
+            self.used = used = KeyState(self._scope.state.get(key, _NOTHING))
+        return used
+
+    def _no_state(self) -> StateNeedsKey:
+        if self._event.ordering_key is None:
+            return StateNeedsKey()
+        return StateNeedsKey("The group was declared with keyed=False and has no state.")
 
     def emit(
         self,
@@ -147,4 +149,4 @@ class Context:
 
     def written(self) -> Written | None:
         """The state this event wrote; None if there is none."""
-        return self._state.written or None if self._state is not None else None
+        return self.used.written or None if self.used is not None else None

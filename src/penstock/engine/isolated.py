@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from dataclasses import replace
 
 from penstock.core.lease import Failure
 from penstock.core.limits import SOLO_DEATHS
@@ -28,10 +29,10 @@ _QUIET_DEATHS = 3  # deaths between two messages, in a row, before we stop tryin
 class Isolated:
     """Runs leases in a child that is kept warm. One thread only: a child dies with the thread that made it."""
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: Subscription, modules: tuple[str, ...] = ()) -> None:
         policy = subscription.policy
         self._subscription = subscription
-        self._hello = travelling(subscription)
+        self._hello = replace(travelling(subscription), modules=modules)
         self.marks = Marks(policy.concurrency, policy.batch_size, shared=True)
         self._process: HandlerProcess | None = None
         slow = any(handler.is_async for handler in subscription.handlers)
@@ -42,6 +43,7 @@ class Isolated:
         if self._process is None:
             self._process = HandlerProcess(self._hello, self.marks)
             self._process.wait_ready()
+            self._hello = replace(self._hello, modules=())  # one that takes over from a dead one is in a hurry
 
     def stop(self) -> None:
         """Let the process go, for good."""

@@ -65,7 +65,7 @@ class Runner:
     def run(self, job: Job) -> Report:
         """Run what is untouched, until the end or until the stop flag is up."""
         handlers = self._subscription.handlers
-        job.scope = Scope(self._subscription.group, job.token, job.state, self._keyed)
+        job.scope = Scope(self._subscription.group, job.token, job.state.frozen())
         if any(handler.is_async for handler in handlers):
             if self._loop is None:
                 self._loop = asyncio.Runner()
@@ -92,7 +92,8 @@ class Runner:
         stop, slots, marks, base, events = job.marks.stop, job.marks.slots, job.marks.events, job.base, job.events
         ordered = self._ordered
         done = Mark.DONE.value
-        keep, told = job.state.keep, job.report.state
+        keep, state, told = job.state.keep, job.state.frozen(), job.report.state
+        keys = events.ordering_keys if wants_context and self._keyed else None
         for index in range(len(events)):
             place = base + index
             if marks[place]:
@@ -105,18 +106,23 @@ class Runner:
             event = Event(events, index)
             try:
                 if wants_context:
-                    context = Context(event, scope)
+                    key = keys[index] if keys is not None else None
+                    context = Context(event, key, scope)
                     answer = handle(event, context)
                     if answer is not None:
                         _refuse_coroutine(answer)
                     if context.recorded is not None or self.itemized:
                         self._keep(job, index, context)
-                    elif (written := context.written()) is not None:
-                        keep(key := context.state_key, written)
-                        if key in told:
-                            told[key].update(written)
+                    elif (used := context.used) is not None and (written := used.written):
+                        assert key is not None
+                        if used.special or (names := state.get(key)) is None:
+                            keep(key, written)
                         else:
-                            told[key] = dict(written)
+                            names.update(written)
+                        if (mine := told.get(key)) is None:
+                            told[key] = written.copy()
+                        else:
+                            mine.update(written)
                 elif (answer := handle(event)) is not None:
                     _refuse_coroutine(answer)
             except BaseException as error:  # whatever a handler raises is an outcome of its event
@@ -158,7 +164,7 @@ class Runner:
             raise Permanent(f"no handler of the group {self._subscription.group!r} wants events of type {kind!r}")
         if not handler.wants_context:
             return handler, None
-        return handler, Context(event, job.scope)
+        return handler, Context(event, event.ordering_key if self._keyed else None, job.scope)
 
     # --- several at once -----------------------------------------------------------------------------------------
 

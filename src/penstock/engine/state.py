@@ -86,11 +86,12 @@ class KeyState(MutableMapping[str, Any]):
     A value is a copy: change it and put it back.
     """
 
-    __slots__ = ("_before", "written")
+    __slots__ = ("_before", "special", "written")
 
     def __init__(self, before: Mapping[str, Stored]) -> None:
         self._before = before
         self.written: Written = {}
+        self.special = False  # something was deleted, or is to be forgotten after a while
 
     def _stored(self, name: str) -> Stored:
         if name in self.written:
@@ -114,7 +115,11 @@ class KeyState(MutableMapping[str, Any]):
     def __setitem__(self, name: str, value: Any) -> None:
         if name not in self._before and name not in self.written and check_key(name, "state name") is None:
             raise InvalidInput("A state needs a name.")
-        self.written[name] = freeze(value)
+        if type(value) is int and -(2**63) <= value < 2**63:  # freeze() would say the same
+            self.written[name] = value
+        else:
+            self.written[name] = freeze(value)
+            self.special = self.special or value is None
 
     def set(self, name: str, value: Any, *, ttl_seconds: float | None = None) -> None:
         """Set a value, to be forgotten after a while if `ttl_seconds` says so."""
@@ -123,6 +128,7 @@ class KeyState(MutableMapping[str, Any]):
             if isinstance(ttl_seconds, bool) or not isinstance(ttl_seconds, int | float) or ttl_seconds <= 0:
                 raise InvalidInput(f"ttl_seconds must be a positive number, not {ttl_seconds!r}.")
             self.written[name] = WithTtl(self.written[name], ttl_seconds)
+            self.special = True
 
     put = set
 
@@ -130,6 +136,7 @@ class KeyState(MutableMapping[str, Any]):
         if self._stored(name) is None:
             raise KeyError(name)
         self.written[name] = None
+        self.special = True
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in dict.fromkeys([*self._before, *self.written]) if self._stored(name) is not None)

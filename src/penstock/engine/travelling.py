@@ -19,6 +19,7 @@ class Travelling:
     handlers: tuple[tuple[Reference, tuple[str, ...] | None, bool, bool], ...]
     path: tuple[str, ...]
     arguments: tuple[str, ...]
+    modules: tuple[str, ...] = ()  # that it will need before long, if they are installed
 
     def load(self) -> Subscription:
         """The subscription, with its handlers found in this process."""

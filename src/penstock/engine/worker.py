@@ -51,9 +51,11 @@ class Executor(Protocol):
         """Give everything back."""
 
 
-def executor_for(subscription: Subscription) -> Executor:
+def executor_for(subscription: Subscription, store: str) -> Executor:
     """Where the handlers of a subscription run."""
-    return Inline(subscription) if subscription.policy.isolation == "inline" else Isolated(subscription)
+    if subscription.policy.isolation == "inline":
+        return Inline(subscription)
+    return Isolated(subscription, ("pyarrow",) if store == "postgresql" else ())  # which leases are read with
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ class Worker:
     def __post_init__(self) -> None:
         policy = self.subscription.policy
         self._pace = Pace(policy.batch_seconds, policy.batch_size)
-        self._executor = executor_for(self.subscription)
+        self._executor = executor_for(self.subscription, self.log.store.kind)
         self._ahead = Ahead(self._claim, self.subscription.group)
         self._settler = ThreadPoolExecutor(_SETTLES, f"penstock-settle-{self.subscription.group}")
 

@@ -136,6 +136,9 @@ class Store(Protocol):
     def lease_query(self, lease: LeaseRow) -> tuple[str, dict[str, Any]]:
         """The block that reads what a lease contains, and its parameters."""
 
+    def warm(self) -> None:
+        """Load what large reads need, so that the first of them need not."""
+
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; returns the migrations that ran."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import re
@@ -29,6 +30,12 @@ _ALONG_THE_INDEX = "set local enable_bitmapscan = off"
 def available() -> bool:
     """Whether the driver is installed."""
     return all(importlib.util.find_spec(name) for name in ("adbc_driver_postgresql", "pyarrow"))
+
+
+def load() -> None:
+    """Import the driver and what it reads into: it takes a moment."""
+    for name in ("adbc_driver_postgresql.dbapi", "pyarrow"):
+        importlib.import_module(name)
 
 
 def literal(statement: str, params: Mapping[str, Any]) -> str:

@@ -212,6 +212,11 @@ class PostgresStore:
             params["created_at"] = self.clock.now()
         return params
 
+    def warm(self) -> None:
+        """Load what large reads need, so that the first of them need not."""
+        if arrow.available():
+            arrow.load()
+
     def migrate(self) -> list[str]:
         from penstock.stores.postgres import schema
 

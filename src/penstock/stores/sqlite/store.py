@@ -270,6 +270,9 @@ class SqliteStore:
             params["created_at"] = micros(self.clock.now())
         return params
 
+    def warm(self) -> None:
+        """Nothing has to be loaded."""
+
     def migrate(self) -> list[str]:
         from penstock.stores.sqlite import schema
 

@@ -17,6 +17,7 @@ from tests.support.postgres_server import PostgresServer
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.mark.shows("S05")
 def test_two_drivers_share_a_group(postgres_log: penstock.Log, postgres_log_url: str, spark: Any) -> None:
     make_table(postgres_log_url)
     one = pipeline(numbers, sinks.Table("numbers"), batch_size=50)
@@ -51,6 +52,7 @@ def test_a_table_that_is_gone_for_a_while_blames_no_event(
     assert kept(postgres_log_url) == sorted([*range(50), *range(50)])
 
 
+@pytest.mark.shows("S05")
 def test_a_database_that_is_away_for_a_while_loses_nothing(spark: Any) -> None:
     with PostgresServer() as server, penstock.open(server.create_database()) as log:
         make_table(log.store.url)

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 import penstock
+from penstock.core.lease import Failure, Settlement
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import drain, orders, raw, states
 from tests.support.logs import MakeLog
@@ -184,6 +185,17 @@ def test_outcomes_must_be_of_the_lease_and_agree(log: penstock.Log, log_url: str
             lease.settle(**said)
     assert dump(log_url) == before
     assert lease.settle().published == 2
+
+
+def test_an_event_of_another_stream_between_two_of_the_lease_is_not_in_it(log: penstock.Log, log_url: str) -> None:
+    for stream in ("orders", "other", "orders"):
+        log.append(stream, {}, type="t")
+    log.create_group("orders", "g")
+    row = claimed(log).row
+    before = dump(log_url)
+    with pytest.raises(penstock.NotInLease):
+        log.settle(row.id, row.token, Settlement(failed={2: Failure("code", "not mine")}, upto=row.high))
+    assert dump(log_url) == before
 
 
 @pytest.mark.shows("K16")

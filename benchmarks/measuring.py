@@ -1,4 +1,4 @@
-"""How a figure is taken: repeated, the best of several, and held against its target."""
+"""How a figure is taken: repeated, compared by turns, and held against its target."""
 
 from __future__ import annotations
 

@@ -119,7 +119,10 @@ class Store(Protocol):
     hook: StatementHook | None
 
     def transaction(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
-        """A transaction of Penstock's own, with timeouts that a stopped process cannot outlive."""
+        """A transaction of Penstock's own, with timeouts that a stopped process cannot outlive.
+
+        One that does not write sees the log as it was at one moment.
+        """
 
     def outbox_params(self, event: NewEvent) -> dict[str, Any]:
         """The parameters of the neutral `outbox.*` blocks, as any driver of this database takes them."""

@@ -80,16 +80,14 @@ def stats(tx: Transaction) -> Stats:
     horizon = tx.horizon()
     now = tx.now()
     counter = _Counter(tx)
-    known = groups.every(tx)  # first: whoever is made from here on is not missed below
+    known = groups.every(tx)
     facts = {row.group_id: row for row in tx.rows("stats.groups", now=now)}
     rows: dict[int, list[Row]] = {}
     for row in tx.rows("stats.rows"):
         rows.setdefault(row.group_id, []).append(row)
     per_group = []
     for group in known:
-        fact = facts.get(group.group_id)
-        if fact is None:  # deleted meanwhile
-            continue
+        fact = facts[group.group_id]
         lanes = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
         consumed = group.matched_before + sum(lane.total or 0 for lane in lanes)
         beyond, exact = _beyond(tx, counter, group, consumed, horizon)

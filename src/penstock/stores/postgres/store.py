@@ -44,6 +44,11 @@ try:
 except ImportError as error:  # pragma: no cover - shown by the packaging test
     raise MissingDependency("PostgreSQL needs psycopg: pip install 'penstock[postgres]'.") from error
 
+# What is claimed must lie below the horizon, so every statement sees what committed before it. What is only looked at is
+# of one moment: counts that are read one after the other would call finished what was claimed in between.
+_WRITING = psycopg.IsolationLevel.READ_COMMITTED
+_READING = psycopg.IsolationLevel.REPEATABLE_READ
+
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # PostgreSQL counts microseconds from here
 _LAW = {"PS001": AppendOnly, "PS002": IllegalTransition, "42501": PermissionDenied}
 
@@ -84,6 +89,7 @@ class PostgresStore:
             self._first_connection()
         try:
             with self._pool.connection() as connection:
+                connection.isolation_level = _WRITING
                 yield connection
         except PoolTimeout as error:
             raise StoreUnavailable(f"No connection to {self.safe_url} within {BUSY_SECONDS:.0f} s.") from error
@@ -110,6 +116,8 @@ class PostgresStore:
     @contextmanager
     def transaction(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
         with self.connection() as connection, self._named_errors():
+            if not write:
+                connection.isolation_level = _READING
             tx = PostgresTransaction(self, connection)
             yield tx
             if write:
@@ -230,9 +238,7 @@ class PostgresStore:
 
 
 def _prepare(connection: psycopg.Connection[Any]) -> None:
-    """The horizon needs every statement to see what committed before it; and times are in UTC, whatever the session's
-    zone is."""
-    connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    """Times are in UTC, whatever the session's zone is."""
     connection.adapters.register_loader("timestamptz", _UtcLoader)
 
 

@@ -44,8 +44,8 @@ try:
 except ImportError as error:  # pragma: no cover - shown by the packaging test
     raise MissingDependency("PostgreSQL needs psycopg: pip install 'penstock[postgres]'.") from error
 
-# What is claimed must lie below the horizon, so every statement sees what committed before it. What is only looked at is
-# of one moment: counts that are read one after the other would call finished what was claimed in between.
+# What is claimed must lie below the horizon, so every statement sees what committed before it. What is only looked at
+# is of one moment: counts that are read one after the other would call finished what was claimed in between.
 _WRITING = psycopg.IsolationLevel.READ_COMMITTED
 _READING = psycopg.IsolationLevel.REPEATABLE_READ
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from penstock.core.event import NewEvent
 from penstock.core.events import Event
 from penstock.engine.state import KeyState, Written
-from penstock.errors import EffectRefused, InvalidInput, StateNeedsKey
+from penstock.errors import EffectRefused, InvalidInput
 from penstock.log import appending
 from penstock.stores.base import UserSqlError, check_user_sql
 
@@ -33,7 +32,6 @@ class Recorded:
         return bool(self.execute) or any(chosen for _, chosen in self.emit)
 
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _PLAIN = (type(None), bool, float, bytes, datetime, date, time, timedelta, Decimal, UUID)
 
 
@@ -59,19 +57,18 @@ class Scope:
 
     group: str
     token: int
-    state: Mapping[str, Mapping[str, Any]]  # of every key, as `LeaseState` keeps it
 
 
 class Context:
     """Effects made through it commit together with the event's outcome, or not at all."""
 
-    __slots__ = ("_event", "_key", "_scope", "recorded", "used")
+    __slots__ = ("_event", "_given", "_scope", "recorded", "state")
 
-    def __init__(self, event: Event, key: str | None, scope: Scope) -> None:
+    def __init__(self, event: Event, state: KeyState, scope: Scope) -> None:
         self._event = event
-        self._key = key  # of the event, in a group that has state
         self._scope = scope
-        self.used: KeyState | None = None  # the state, once it was asked for
+        self._given = state
+        self.state = state  # values that belong to this event's ordering key in this group
         self.recorded: Recorded | None = None  # what the event asked for, but for its state
 
     @property
@@ -85,22 +82,6 @@ class Context:
         event = self._event
         replays = event.replays
         return f"{self._scope.group}:{event.event_id}" + (f":{replays}" if replays else "")
-
-    @property
-    def state(self) -> KeyState:
-        """Values that belong to this event's ordering key in this group."""
-        used = self.used
-        if used is None:
-            key = self._key
-            if key is None:
-                raise self._no_state()
-            self.used = used = KeyState(self._scope.state.get(key, _NOTHING))
-        return used
-
-    def _no_state(self) -> StateNeedsKey:
-        if self._event.ordering_key is None:
-            return StateNeedsKey()
-        return StateNeedsKey("The group was declared with keyed=False and has no state.")
 
     def emit(
         self,
@@ -147,6 +128,9 @@ class Context:
             self.recorded = Recorded()
         return self.recorded
 
-    def written(self) -> Written | None:
-        """The state this event wrote; None if there is none."""
-        return self.used.written or None if self.used is not None else None
+    @property
+    def written(self) -> Written:
+        """The state this event wrote."""
+        if self.state is not self._given:
+            raise EffectRefused("ctx.state was replaced, and nothing would be stored. Set its values by name.")
+        return self._given.written

@@ -15,7 +15,7 @@ from penstock.core.events import Event, Events
 from penstock.core.lease import Failure
 from penstock.engine.context import Context, Recorded, Scope
 from penstock.engine.marks import Mark, Marks
-from penstock.engine.state import LeaseState, Written
+from penstock.engine.state import KeyState, LeaseState, Missing, Written
 from penstock.engine.subscription import Handler, Subscription
 from penstock.engine.turns import Turns
 from penstock.errors import InvalidHandler
@@ -50,6 +50,15 @@ class Job:
     emitted: list[tuple[int, NewEvent]] = field(default_factory=list)
     scope: Scope = field(init=False)  # what the contexts of its events have in common
 
+    def keep(self, key: str, written: Written, *, tell: bool = True) -> None:
+        """An event of this key succeeded and wrote state, which is told with that of all others, or event by event."""
+        told = self.report.state
+        if (mine := told.get(key)) is not None and mine is self.state.of(key):
+            told[key] = mine.copy()  # what is told and what there is were the same so far
+        self.state.keep(key, written)
+        if tell:
+            told.setdefault(key, {}).update(written)
+
 
 class Runner:
     """Calls the handlers of one group."""
@@ -61,11 +70,13 @@ class Runner:
         self._by_type: dict[str, Handler | None] = {}
         self.itemized = False  # effects event by event: from the first that may be refused, until the lease ends
         self._loop: asyncio.Runner | None = None
+        why = None if self._keyed else "The group was declared with keyed=False and has no state."
+        self._no_state = KeyState(Missing(why))
 
     def run(self, job: Job) -> Report:
         """Run what is untouched, until the end or until the stop flag is up."""
         handlers = self._subscription.handlers
-        job.scope = Scope(self._subscription.group, job.token, job.state.frozen())
+        job.scope = Scope(self._subscription.group, job.token)
         if any(handler.is_async for handler in handlers):
             if self._loop is None:
                 self._loop = asyncio.Runner()
@@ -92,8 +103,8 @@ class Runner:
         stop, slots, marks, base, events = job.marks.stop, job.marks.slots, job.marks.events, job.base, job.events
         ordered = self._ordered
         done = Mark.DONE.value
-        keep, state, told = job.state.keep, job.state.frozen(), job.report.state
         keys = events.ordering_keys if wants_context and self._keyed else None
+        state, told, no_state = job.state.frozen(), job.report.state, self._no_state
         for index in range(len(events)):
             place = base + index
             if marks[place]:
@@ -106,23 +117,26 @@ class Runner:
             event = Event(events, index)
             try:
                 if wants_context:
-                    key = keys[index] if keys is not None else None
-                    context = Context(event, key, scope)
+                    if keys is None or (key := keys[index]) is None:
+                        used = no_state
+                    else:
+                        used = KeyState({} if (names := state.get(key)) is None else names)
+                    context = Context(event, used, scope)
                     answer = handle(event, context)
                     if answer is not None:
                         _refuse_coroutine(answer)
-                    if context.recorded is not None or self.itemized:
+                    if context.recorded is not None or self.itemized or context.state is not used:
                         self._keep(job, index, context)
-                    elif (used := context.used) is not None and (written := used.written):
-                        assert key is not None
-                        if used.special or (names := state.get(key)) is None:
-                            keep(key, written)
+                    elif (written := used.written) and key is not None:
+                        if used.special or names is None:
+                            job.keep(key, written)
                         else:
                             names.update(written)
-                        if (mine := told.get(key)) is None:
-                            told[key] = written.copy()
-                        else:
-                            mine.update(written)
+                            if (mine := told.get(key)) is None:
+                                # Where all that a key has was written, both are the same from now on.
+                                told[key] = names if len(names) == len(written) else written.copy()
+                            elif mine is not names:
+                                mine.update(written)
                 elif (answer := handle(event)) is not None:
                     _refuse_coroutine(answer)
             except BaseException as error:  # whatever a handler raises is an outcome of its event
@@ -150,10 +164,9 @@ class Runner:
             answer = handler.function(event) if context is None else handler.function(event, context)
             if answer is not None:
                 _refuse_coroutine(answer)
+            self._done(job, index, context)
         except BaseException as error:  # SystemExit, too
             self._failed(job, index, error)
-        else:
-            self._done(job, index, context)
 
     def _prepare(self, job: Job, event: Event) -> tuple[Handler, Context | None]:
         kind = event.event_type
@@ -164,7 +177,8 @@ class Runner:
             raise Permanent(f"no handler of the group {self._subscription.group!r} wants events of type {kind!r}")
         if not handler.wants_context:
             return handler, None
-        return handler, Context(event, event.ordering_key if self._keyed else None, job.scope)
+        key = event.ordering_key if self._keyed else None
+        return handler, Context(event, self._no_state if key is None else KeyState(job.state.of(key)), job.scope)
 
     # --- several at once -----------------------------------------------------------------------------------------
 
@@ -233,11 +247,10 @@ class Runner:
             async with limit:
                 handler, context = self._prepare(job, event)
                 await (handler.function(event) if context is None else handler.function(event, context))
+            self._done(job, index, context)
         except BaseException as error:
             late = isinstance(error, TimeoutError) and limit.expired()
             self._failed(job, index, TimedOut(self._policy.timeout_seconds) if late else error)
-        else:
-            self._done(job, index, context)
 
     # --- outcomes ------------------------------------------------------------------------------------------------
 
@@ -259,25 +272,21 @@ class Runner:
     def _keep(self, job: Job, index: int, context: Context) -> None:
         """What an event that succeeded asks for: all in one, until one comes that the settle may refuse; from then on
         event by event. Events of one key come one after the other, so the last value of a state counts."""
-        recorded, written = context.recorded, context.written()
-        if recorded is None and written is None:
+        recorded, written = context.recorded, context.written
+        if recorded is None and not written:
             return
         key = job.events.ordering_keys[index]
-        if written:
-            assert key is not None
-            job.state.keep(key, written)
         if recorded is not None and recorded.refusable:
             self.itemized = True
+        if written:
+            assert key is not None
+            job.keep(key, written, tell=not self.itemized)
         if self.itemized:
             recorded = recorded or Recorded()
             if written:
                 recorded.key, recorded.state = key, written
             job.report.effects[job.base + index] = recorded
-            return
-        if written:
-            assert key is not None
-            job.report.state.setdefault(key, {}).update(written)
-        if recorded is not None:
+        elif recorded is not None:
             job.emitted += [(job.base + index, event) for event, _ in recorded.emit]
 
     def _failed(self, job: Job, index: int, error: BaseException) -> None:

@@ -10,7 +10,7 @@ import orjson
 
 from penstock.core.event import check_key
 from penstock.core.limits import STATE_BYTES
-from penstock.errors import InvalidInput, TooLarge
+from penstock.errors import InvalidInput, StateNeedsKey, TooLarge
 from penstock.stores.keyed_state import WithTtl
 
 Stored = Any  # a scalar as it is, anything else as JSON bytes: what a handler holds is never what is stored
@@ -78,6 +78,22 @@ class LeaseState:
         made = cls()
         made._values = values
         return made
+
+
+class Missing(Mapping[str, Stored]):
+    """Stands for the values of an event that has no state: whoever looks is told why."""
+
+    def __init__(self, why: str | None = None) -> None:
+        self._why = why
+
+    def __getitem__(self, name: str) -> Stored:
+        raise StateNeedsKey(self._why)
+
+    def __iter__(self) -> Iterator[str]:
+        raise StateNeedsKey(self._why)
+
+    def __len__(self) -> int:
+        raise StateNeedsKey(self._why)
 
 
 class KeyState(MutableMapping[str, Any]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import socket
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cache
 
 from penstock.engine.counters import Counters
 from penstock.engine.declaring import declare
@@ -58,6 +60,8 @@ class LocalEngine:
         """Declare the groups and begin to work."""
         for worker in self._workers:
             declare(self._log, worker.subscription, self._name)
+        self._log.store.warm()
+        _spare_the_collector()
         self._watch.start()
         self._turns.enter_context(quick_turns())
         for thread in self._threads:
@@ -132,3 +136,12 @@ class LocalEngine:
     def paused(self) -> dict[str, str]:
         """Groups that could not be drained, and why."""
         return self._left.paused
+
+
+@cache
+def _spare_the_collector() -> None:
+    """What is loaded by now stays: the collector, for which all threads wait, need not look at it again.
+
+    Once is enough, because what is garbage at that moment stays as well.
+    """
+    gc.freeze()

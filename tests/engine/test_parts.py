@@ -80,6 +80,7 @@ def test_state_as_a_mapping() -> None:
     for ttl in (0, -1, "5", True):
         with pytest.raises(penstock.InvalidInput):
             state.set("x", 1, ttl_seconds=ttl)  # type: ignore[arg-type]
+    assert "x" not in state, "what is refused is not set for ever instead"
     for name in ("", 7, None, "x" * 600):
         with pytest.raises(penstock.PenstockError):
             state[name] = 1  # type: ignore[index]

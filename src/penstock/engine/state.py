@@ -139,12 +139,14 @@ class KeyState(MutableMapping[str, Any]):
 
     def set(self, name: str, value: Any, *, ttl_seconds: float | None = None) -> None:
         """Set a value, to be forgotten after a while if `ttl_seconds` says so."""
+        if ttl_seconds is None:
+            self[name] = value
+            return
+        if isinstance(ttl_seconds, bool) or not isinstance(ttl_seconds, int | float) or ttl_seconds <= 0:
+            raise InvalidInput(f"ttl_seconds must be a positive number, not {ttl_seconds!r}.")
         self[name] = value
-        if ttl_seconds is not None:
-            if isinstance(ttl_seconds, bool) or not isinstance(ttl_seconds, int | float) or ttl_seconds <= 0:
-                raise InvalidInput(f"ttl_seconds must be a positive number, not {ttl_seconds!r}.")
-            self.written[name] = WithTtl(self.written[name], ttl_seconds)
-            self.special = True
+        self.written[name] = WithTtl(self.written[name], ttl_seconds)
+        self.special = True
 
     put = set
 

@@ -104,7 +104,6 @@ class Worker:
         pace = self._pace
         waiting = Waiting(self.log, self._stopping, self.until)
         try:
-            self.log.store.warm()
             self._executor.start()
             while not self._stopping.is_set() and not self.until():
                 if pace.careful:

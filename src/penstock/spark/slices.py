@@ -157,6 +157,7 @@ def _made(ticket: Ticket) -> _Kept:
     sys.path[:0] = [one for one in ticket.subscription.path if one not in known]
     subscription = ticket.subscription.load()
     log = open_log(secrets.reveal(ticket.url), migrate=False)
+    log.store.warm()
     watch = Watch()
     watch.start()
     gc.freeze()  # what is loaded stays: the collector need not look at it again

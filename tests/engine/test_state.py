@@ -110,5 +110,5 @@ def test_a_state_that_was_replaced_fails_its_event(types: list[str] | None) -> N
     plans: list[Plan] = [("one", [], "done"), ("one", [], "done")]
     job = Job(_events(plans), 0, Marks(1, 2), LeaseState(BEFORE), {}, token=1)
     report = Runner(app.subscriptions[0]).run(job)
-    assert {place: why.code for place, why in report.failed.items()} == {0: "effect_refused"}
+    assert {place: why.code for place, why in report.failed.items()} == {0: "invalid_input"}
     assert report.state == {"one": {"a": 3}}

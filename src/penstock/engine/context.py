@@ -132,5 +132,5 @@ class Context:
     def written(self) -> Written:
         """The state this event wrote."""
         if self.state is not self._given:
-            raise EffectRefused("ctx.state was replaced, and nothing would be stored. Set its values by name.")
+            raise InvalidInput("ctx.state was replaced and would be lost: set values, as in ctx.state['total'] = 3.")
         return self._given.written

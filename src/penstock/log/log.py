@@ -37,34 +37,52 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading):
         self._counted = 0  # how far the tally is known to reach
 
     def claim(
-        self, stream: str, group: str, *, limit: int = 100, claimed_by: str, lease_seconds: float | None = None
+        self,
+        stream: str,
+        group: str,
+        *,
+        limit: int = 100,
+        claimed_by: str,
+        lease_seconds: float | None = None,
+        run: int | None = None,
     ) -> Lease | None:
-        """One lease of at most `limit` events, or None if nothing is due."""
-        found = self.try_claim(stream, group, limit=limit, claimed_by=claimed_by, lease_seconds=lease_seconds)
+        """One lease of at most `limit` events, or None if nothing is due. `run` is the engine's run it counts for."""
+        found = self.try_claim(stream, group, limit=limit, claimed_by=claimed_by, lease_seconds=lease_seconds, run=run)
         return found if isinstance(found, Lease) else None
 
     def try_claim(
-        self, stream: str, group: str, *, limit: int = 100, claimed_by: str, lease_seconds: float | None = None
+        self,
+        stream: str,
+        group: str,
+        *,
+        limit: int = 100,
+        claimed_by: str,
+        lease_seconds: float | None = None,
+        run: int | None = None,
     ) -> Lease | Idle:
         """Like `claim`, but says when to come back."""
-        found = self._claim(stream, group, min(checking.count(limit, "limit"), limits.BATCH), claimed_by, lease_seconds)
+        most = min(checking.count(limit, "limit"), limits.BATCH)
+        found = self._claim(stream, group, most, claimed_by, lease_seconds, run)
         return Lease(self, found, self.store.read_lease(found)) if isinstance(found, LeaseRow) else found
 
-    def try_claim_unread(self, stream: str, group: str, *, limit: int, claimed_by: str) -> Lease | Idle:
+    def try_claim_unread(
+        self, stream: str, group: str, *, limit: int, claimed_by: str, run: int | None = None
+    ) -> Lease | Idle:
         """Like `try_claim`, for more events than one process wants to hold: the lease says where they are, and has
         none in hand."""
-        found = self._claim(stream, group, min(checking.count(limit, "limit"), limits.PIPELINE_BATCH), claimed_by, None)
+        most = min(checking.count(limit, "limit"), limits.PIPELINE_BATCH)
+        found = self._claim(stream, group, most, claimed_by, None, run)
         return Lease(self, found, RowColumns([])) if isinstance(found, LeaseRow) else found
 
     def _claim(
-        self, stream: str, group: str, most: int, claimed_by: str, lease_seconds: float | None
+        self, stream: str, group: str, most: int, claimed_by: str, lease_seconds: float | None, run: int | None
     ) -> LeaseRow | Idle:
         if check_key(claimed_by, "claimed_by") is None:
             raise InvalidInput("claimed_by is missing.")
         if most == 0:
             return Idle(None)
         while True:
-            found = self._run(lambda tx: claim.claim(tx, stream, group, most, claimed_by, lease_seconds))
+            found = self._run(lambda tx: claim.claim(tx, stream, group, most, claimed_by, lease_seconds, run=run))
             if isinstance(found, LeaseRow):
                 return found
             if isinstance(found, Idle):

@@ -26,6 +26,7 @@ def claim(
     lease_seconds: float | None = None,
     *,
     upto: int | None = None,
+    run: int | None = None,
 ) -> LeaseRow | Idle | Passed:
     """A lease, or when to come back, or the word that a stretch was passed and the caller should claim again.
 
@@ -41,7 +42,7 @@ def claim(
         lanes = _look(tx, group, now)
     if group.paused:
         return Idle(None, paused=True)
-    attempt = _Attempt(tx, group, now, limit, claimed_by, lease_seconds or group.lease_seconds, upto)
+    attempt = _Attempt(tx, group, now, limit, claimed_by, lease_seconds or group.lease_seconds, upto, run)
     for lane in sorted(lanes, key=lambda one: (one.last_lease or 0, one.lane)):
         if group.exclusive and lane.open_ids:
             continue
@@ -82,6 +83,7 @@ class _Attempt:
     claimed_by: str
     lease_seconds: float
     upto: int | None = None
+    run: int | None = None  # the engine's run that this lease is counted for
     horizon: int | None = None
 
     def take(self, lane: Row) -> LeaseRow | Passed | None:
@@ -331,6 +333,7 @@ class _Attempt:
             fresh=fresh,
             total=total,
             open_before=lane.open_ids,
+            run=self.run,
         )
         assert row is not None
         return LeaseRow(

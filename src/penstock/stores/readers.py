@@ -18,6 +18,7 @@ from penstock.errors import ClaimLost, LeaseLost, OrderedGroup, UnknownReader
 from penstock.stores import claim as claiming
 from penstock.stores import groups, settle
 from penstock.stores.base import Row, Transaction
+from penstock.stores.ending import give_back_all
 from penstock.stores.groups import Group
 from penstock.stores.outcomes import count_wanted, give_back
 
@@ -236,5 +237,5 @@ def _give_back(tx: Transaction, group: Group, lease_id: int) -> int:
         return 0
     now = tx.now()
     give_back(tx, lease, group, now, Reason.RELEASED)
-    tx.run("lease.end", id=lease.id, outcome=Outcome.RELEASED, upto=lease.low, digest=None, answer=None, now=now)
+    give_back_all(tx, lease, Outcome.RELEASED, now)
     return int(lease.members)

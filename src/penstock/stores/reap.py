@@ -6,9 +6,10 @@ import random
 from datetime import datetime
 
 from penstock.core.delivery import Reason, State
-from penstock.core.lease import Failure, Outcome, cut
+from penstock.core.lease import Failure, Outcome, Settled, cut
 from penstock.stores import groups, guard
 from penstock.stores.base import Row, Transaction
+from penstock.stores.ending import end_lease
 from penstock.stores.groups import Group
 from penstock.stores.outcomes import Fate, Given, add_returned, fail, members_of, write_rows
 
@@ -32,8 +33,9 @@ def reap_leases(tx: Transaction, group: Group, ids: list[int], now: datetime) ->
 
 def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
     message = f"lease_expired: {lease.claimed_by} since {lease.claimed_at.isoformat()}"
+    counts = Settled(0, 0, 0, lease.members)
     if lease.members == 1:
-        _blame(tx, group, lease, message, now)
+        counts = _blame(tx, group, lease, message, now)
     elif lease.offsets is None:
         members = members_of(tx, group, lease)
         for low, high, count in cut([row.offset for row in members], lease.low, lease.high):
@@ -41,13 +43,14 @@ def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
     else:
         suspect = Fate(State.PENDING, Reason.SUSPECT, error=message, code="lease_expired", outcome="expired")
         write_rows(tx, lease, group, [Given(offset, now, suspect) for offset in lease.offsets], now)
-    tx.run("lease.end", id=lease.id, outcome=Outcome.EXPIRED, upto=lease.low, digest=None, answer=None, now=now)
+    end_lease(tx, lease, Outcome.EXPIRED, counts, now, upto=lease.low)
 
 
-def _blame(tx: Transaction, group: Group, lease: Row, message: str, now: datetime) -> None:
+def _blame(tx: Transaction, group: Group, lease: Row, message: str, now: datetime) -> Settled:
     """The process died while this event was alone with it."""
     (member,) = members_of(tx, group, lease)
     failure = Failure("lease_expired", message)
     given = fail(group, member, failure, now, random.random)
     write_rows(tx, lease, group, [given], now)
     guard.watch(tx, group, [failure.code], lease.claimed_by)
+    return Settled(0, 0, 1, 0) if given.fate.state is State.DEAD else Settled(0, 1, 0, 0)

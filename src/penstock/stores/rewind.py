@@ -10,6 +10,7 @@ from penstock.core.lease import Outcome
 from penstock.errors import Pruned
 from penstock.stores import groups
 from penstock.stores.base import Transaction
+from penstock.stores.ending import give_back_all
 from penstock.stores.groups import Group
 from penstock.stores.outcomes import count_wanted, give_back
 
@@ -72,7 +73,7 @@ def _end_leases(tx: Transaction, group: Group, now: datetime) -> None:
     """What they hold comes back like a release; the part above the target is then swept with the rest."""
     for lease in tx.rows("rewind.open", group_id=group.group_id):
         give_back(tx, lease, group, now, Reason.RELEASED)
-        tx.run("lease.end", id=lease.id, outcome=Outcome.REWOUND, upto=lease.low, digest=None, answer=None, now=now)
+        give_back_all(tx, lease, Outcome.REWOUND, now)
 
 
 def _pieces(group: Group, lane: int, target: int, cursor: int) -> list[_Piece]:

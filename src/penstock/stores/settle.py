@@ -17,6 +17,7 @@ from penstock.errors import LeaseLost, NotInLease, SettleMismatch
 from penstock.stores import groups, guard
 from penstock.stores.base import Row, Transaction
 from penstock.stores.effects import Applied
+from penstock.stores.ending import end_lease, give_back_all
 from penstock.stores.groups import Group
 from penstock.stores.outcomes import (
     Given,
@@ -69,8 +70,7 @@ def release(tx: Transaction, lease_id: int, token: int) -> Settled:
     """Give everything back, unblamed and due at once; a range comes back as a range."""
     lease, group, now = holder(tx, lease_id, token)
     give_back(tx, lease, group, now, Reason.RELEASED)
-    tx.run("lease.end", id=lease_id, outcome=Outcome.RELEASED, upto=lease.low, digest=None, answer=None, now=now)
-    return Settled(0, 0, 0, lease.members)
+    return give_back_all(tx, lease, Outcome.RELEASED, now)
 
 
 def settle(
@@ -113,21 +113,9 @@ def settle(
         move(tx)
     if effects.emitted:
         tx.append(effects.emitted, unique=False)
-    _end(tx, lease, work.upto, digest, answer, now)
+    end_lease(tx, lease, Outcome.SETTLED, answer, now, upto=work.upto, digest=digest)
     guard.watch(tx, group, (failure.code for failure in work.failed.values()), lease.claimed_by)
     return answer
-
-
-def _end(tx: Transaction, lease: Row, upto: int | None, digest: bytes, answer: Settled, now: datetime) -> None:
-    tx.run(
-        "lease.end",
-        id=lease.id,
-        outcome=Outcome.SETTLED,
-        upto=upto,
-        digest=digest,
-        answer=[answer.published, answer.failed, answer.dead, answer.released],
-        now=now,
-    )
 
 
 def _plain(said: Settlement) -> dict[str, Any]:

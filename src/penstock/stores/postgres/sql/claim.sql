@@ -232,16 +232,17 @@ select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_t
 -- name: lease.open
 with next as (select nextval('penstock.leases_id_seq') as id)
 insert into penstock.leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
-                             replay, members, low, high, holes, offsets, fresh, total, open_before)
+                             replay, members, low, high, holes, offsets, fresh, total, open_before, run)
 overriding system value
 select id, %(group_id)s, %(lane)s, %(lanes)s, %(binding)s, (id << 20) | %(secret)s, %(claimed_by)s, %(now)s,
        %(expires_at)s, %(attempts)s, %(replay)s, %(members)s, %(low)s, %(high)s, %(holes)s::bigint[],
-       %(offsets)s::bigint[], %(fresh)s, %(total)s, %(open_before)s::bigint[]
+       %(offsets)s::bigint[], %(fresh)s, %(total)s, %(open_before)s::bigint[], %(run)s
   from next
 returning id, token;
 
 -- name: lease.end_empty
-update penstock.leases set outcome = 'settled', upto = %(upto)s, answer = '{0,0,0,0}', ended_at = %(now)s
+update penstock.leases set outcome = 'settled', upto = %(upto)s, answer = '{0,0,0,0}', ended_at = %(now)s,
+       published = 0, failed = 0, dead = 0, released = 0
  where id = %(id)s;
 
 -- name: returned.add

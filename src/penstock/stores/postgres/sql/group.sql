@@ -1,7 +1,8 @@
 -- name: group.lock
--- Claimers and operators of a group come one at a time; the lock ends with the transaction.
-select group_id, pg_advisory_xact_lock('penstock.leases'::regclass::oid::bigint::bit(32)::int, group_id) as locked
-  from penstock.groups where stream = %(stream)s and group_name = %(group_name)s;
+-- Claimers and operators of a group come one at a time; the lock ends with the transaction. (Not a row of `groups`: a
+-- settle may write that while it holds a lease, and leases come after the group.)
+select l.group_id from penstock.groups g join penstock.group_locks l on l.group_id = g.group_id
+ where g.stream = %(stream)s and g.group_name = %(group_name)s for update of l;
 
 -- name: group.find
 -- The groups of a stream (or of the log), or one of them; each with its bindings in order.

@@ -10,13 +10,15 @@ update penstock.leases set expires_at = %(expires_at)s where id = %(id)s;
 
 -- name: lease.end
 update penstock.leases
-   set outcome = %(outcome)s, upto = %(upto)s, digest = %(digest)s, answer = %(answer)s::int[], ended_at = %(now)s
+   set outcome = %(outcome)s, upto = %(upto)s, digest = %(digest)s, answer = %(answer)s::int[], ended_at = %(now)s,
+       published = %(published)s, failed = %(failed)s, dead = %(dead)s, released = %(released)s
  where id = %(id)s;
 
 -- name: settle.whole
 -- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
 update penstock.leases
-   set outcome = 'settled', upto = high, digest = %(digest)s, answer = array[members, 0, 0, 0], ended_at = %(now)s
+   set outcome = 'settled', upto = high, digest = %(digest)s, answer = array[members, 0, 0, 0], ended_at = %(now)s,
+       published = members, failed = 0, dead = 0, released = 0
  where id = %(id)s and token = %(token)s and outcome is null and expires_at > %(now)s and high = %(upto)s
 returning members;
 

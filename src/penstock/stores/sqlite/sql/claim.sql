@@ -247,14 +247,15 @@ select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e
 
 -- name: lease.open
 insert into penstock_leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
-                             replay, members, low, high, holes, offsets, fresh, total, open_before)
+                             replay, members, low, high, holes, offsets, fresh, total, open_before, run)
 select id, :group_id, :lane, :lanes, :binding, (id << 20) | :secret, :claimed_by, :now,
-       :expires_at, :attempts, :replay, :members, :low, :high, :holes, :offsets, :fresh, :total, :open_before
+       :expires_at, :attempts, :replay, :members, :low, :high, :holes, :offsets, :fresh, :total, :open_before, :run
   from (select coalesce((select seq from sqlite_sequence where name = 'penstock_leases'), 0) + 1 as id) next
 returning id, token;
 
 -- name: lease.end_empty
-update penstock_leases set outcome = 'settled', upto = :upto, answer = '[0,0,0,0]', ended_at = :now
+update penstock_leases set outcome = 'settled', upto = :upto, answer = '[0,0,0,0]', ended_at = :now,
+       published = 0, failed = 0, dead = 0, released = 0
  where id = :id;
 
 -- name: returned.add

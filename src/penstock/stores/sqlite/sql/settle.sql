@@ -11,13 +11,15 @@ update penstock_leases set expires_at = :expires_at where id = :id;
 
 -- name: lease.end
 update penstock_leases
-   set outcome = :outcome, upto = :upto, digest = :digest, answer = :answer, ended_at = :now
+   set outcome = :outcome, upto = :upto, digest = :digest, answer = :answer, ended_at = :now,
+       published = :published, failed = :failed, dead = :dead, released = :released
  where id = :id;
 
 -- name: settle.whole
 -- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
 update penstock_leases
-   set outcome = 'settled', upto = high, digest = :digest, answer = json_array(members, 0, 0, 0), ended_at = :now
+   set outcome = 'settled', upto = high, digest = :digest, answer = json_array(members, 0, 0, 0), ended_at = :now,
+       published = members, failed = 0, dead = 0, released = 0
  where id = :id and token = :token and outcome is null and expires_at > :now and high = :upto
 returning members;
 

@@ -1,0 +1,2 @@
+-- One writer at a time: nobody has to take turns here.
+select 1;

@@ -1,0 +1,105 @@
+"""How claimers take turns, and what a lease counts when it ends."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from penstock.testing import VirtualClock
+from tests.conformance.helpers import orders, raw
+
+
+def counts(url: str) -> list[tuple[Any, ...]]:
+    """Outcome and counters of every lease, the oldest first."""
+    with raw(url) as sql:
+        return sql("select outcome, published, failed, dead, released, run from penstock.leases order by id")
+
+
+@pytest.mark.shows("K40")
+def test_a_stranger_cannot_stop_the_claims_of_a_group(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+    """Any role can take any advisory lock; a row of `group_locks` only those who may work."""
+    orders(postgres_log, 1)
+    group = postgres_log.create_group("orders", "g")
+    with psycopg.connect(postgres_log_url) as stranger:
+        for relation in ("leases", "groups", "group_locks", "events"):
+            stranger.execute(
+                "select pg_advisory_lock(%s::regclass::oid::bigint::bit(32)::int, %s)",
+                (f"penstock.{relation}", group.group_id),
+            )
+        lease = postgres_log.claim("orders", "g", claimed_by="w")
+        assert lease is not None
+        lease.settle()
+        stranger.execute("create role nobody_special login")
+        stranger.execute("set role nobody_special")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            stranger.execute("select 1 from penstock.group_locks for update")
+        stranger.rollback()
+
+
+@pytest.mark.shows("K40")
+def test_claimers_and_operators_of_a_group_come_one_at_a_time(postgres_log: penstock.Log) -> None:
+    """The lock is a row's; another group's claims and a plain settle do not wait for it."""
+    orders(postgres_log, 2)
+    for name in ("g", "h"):
+        postgres_log.create_group("orders", name)
+    before = postgres_log.claim("orders", "g", limit=1, claimed_by="w")
+    assert before is not None
+    url = postgres_log.store.url
+    with psycopg.connect(url) as holder:
+        holder.execute(
+            "select 1 from penstock.group_locks l join penstock.groups g using (group_id) "
+            "where g.group_name = 'g' for update of l"
+        )
+        before.settle()
+        other = postgres_log.claim("orders", "h", claimed_by="w")
+        assert other is not None and len(other) == 2
+        with psycopg.connect(url, autocommit=True) as watcher, ThreadPoolExecutor(1) as thread:
+            late = thread.submit(postgres_log.claim, "orders", "g", claimed_by="late")
+            waiting = (
+                "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+            )
+            while watcher.execute(waiting).fetchone() != (1,):
+                assert not late.done(), "the claim did not wait for its turn"
+            holder.rollback()
+            lease = late.result(30)
+            assert lease is not None and len(lease) == 1
+
+
+@pytest.mark.shows("K31")
+def test_a_lease_counts_its_outcomes(clocked: penstock.Log, clock: VirtualClock, log_url: str) -> None:
+    ids = orders(clocked, 20)
+    clocked.create_group("orders", "g", retry=penstock.Retry(max_attempts=3, base_seconds=1, jitter=0))
+    whole = clocked.claim("orders", "g", limit=5, claimed_by="w", run=7)
+    assert whole is not None
+    assert whole.settle() == whole.settle(), "the same answer, however the lease was counted"
+    mixed = clocked.claim("orders", "g", limit=6, claimed_by="w")
+    assert mixed is not None
+    mixed.settle(failed={ids[5]: "no"}, dead={ids[6]: "never"}, released=[ids[7], ids[10]])
+    given_back = clocked.claim("orders", "g", limit=1, claimed_by="w")
+    assert given_back is not None
+    given_back.release()
+    lost = clocked.claim("orders", "g", limit=1, claimed_by="w", lease_seconds=5)
+    assert lost is not None
+    clock.advance(6)
+    open_one = clocked.claim("orders", "g", limit=1, claimed_by="w")
+    assert open_one is not None
+    clocked.rewind("orders", "g", to="beginning")
+    assert counts(log_url) == [
+        ("settled", 5, 0, 0, 0, 7),
+        ("settled", 2, 1, 1, 2, None),
+        ("released", 0, 0, 0, 1, None),
+        ("expired", 0, 1, 0, 0, None),
+        ("rewound", 0, 0, 0, 1, None),
+    ]
+
+
+@pytest.mark.shows("K31")
+def test_a_stretch_without_a_match_counts_nothing(log: penstock.Log, log_url: str) -> None:
+    log.append_many("orders", [{"payload": {}, "type": "noise"} for _ in range(1_100)])
+    log.create_group("orders", "g", types=["signal"])
+    assert log.claim("orders", "g", claimed_by="w") is None
+    assert counts(log_url) == [("settled", 0, 0, 0, 0, None)]

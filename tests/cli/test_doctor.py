@@ -108,3 +108,37 @@ def test_an_open_appender_is_named(
         assert held["level"] == "problem"
         assert "slow-import" in held["what"] and str(connection.info.backend_pid) in held["what"]
         connection.rollback()
+
+
+@pytest.mark.shows("K40")
+def test_a_forgotten_prepared_transaction_is_named(
+    postgres_url: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(postgres_url)
+    monkeypatch.setattr(doctor, "_APPENDER_SECONDS", -1)
+    with library.open(postgres_url) as log, psycopg.connect(postgres_url, autocommit=True) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("begin")
+            log.append("orders", {}, type="t", connection=connection)
+            cursor.execute("prepare transaction 'shop''s 7'")
+        findings = command("doctor", "--url", postgres_url, "--json").json["findings"]
+        connection.execute("rollback prepared 'shop''s 7'")
+        (held,) = [one for one in findings if one["check"] == "horizon"]
+        assert held["level"] == "problem" and "shop's 7" in held["what"]
+        assert "rollback prepared 'shop''s 7'" in held["todo"] and "commit prepared" in held["todo"]
+        findings = command("doctor", "--url", postgres_url, "--json").json["findings"]
+        assert [one["level"] for one in findings if one["check"] == "horizon"] == ["ok"]
+
+
+@pytest.mark.shows("K40")
+def test_a_lock_of_a_stranger_is_nobody_who_holds_the_horizon(
+    postgres_url: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(postgres_url)
+    monkeypatch.setattr(doctor, "_APPENDER_SECONDS", -1)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(
+            "select pg_advisory_lock_shared('penstock.events_offset_seq'::regclass::oid::bigint::bit(32)::int, 0)"
+        )
+        findings = command("doctor", "--url", postgres_url, "--json").json["findings"]
+        assert [one["level"] for one in findings if one["check"] == "horizon"] == ["ok"]

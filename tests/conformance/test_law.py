@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
 import pytest
 
 import penstock
 from penstock.core.delivery import State
 from penstock.core.lifecycle import TRANSITIONS
 from tests.conformance.helpers import RawSql, drain, orders, raw
+from tests.support.roles import worker_role
 
 PAIRS = [(before, after) for before in State for after in State]
 
@@ -41,6 +45,13 @@ def worked(log: penstock.Log) -> penstock.Log:
         'update penstock.deliveries set "offset" = 99',
         "update penstock.deliveries set event_type = 'other'",
         "update penstock.deliveries set attempts = 0 where state = 'PENDING'",
+        "update penstock.deliveries set attempts = 0 where state = 'DEAD'",
+        "update penstock.deliveries set failures = 0",
+        "update penstock.deliveries set replays = -1",
+        "update penstock.deliveries set earlier_attempts = -1",
+        "update penstock.deliveries set dead_at = {now} where state = 'DEAD'",
+        "update penstock.leases set open_before = '{empty}', total = 0",
+        "update penstock.leases set replay = 7",
     ],
 )
 def test_history_cannot_be_rewritten(worked: penstock.Log, log_url: str, statement: str) -> None:
@@ -48,8 +59,13 @@ def test_history_cannot_be_rewritten(worked: penstock.Log, log_url: str, stateme
     with raw(log_url) as sql:
         before = [sql(f"select * from penstock.{table} order by 1, 2") for table in tables]
         with pytest.raises(sql.refusal, match="penstock"):
-            sql(statement)
+            sql(in_dialect(statement, sql))
         assert [sql(f"select * from penstock.{table} order by 1, 2") for table in tables] == before
+
+
+def in_dialect(statement: str, sql: RawSql) -> str:
+    postgres = sql.kind == "postgresql"
+    return statement.format(now="clock_timestamp()" if postgres else "1", empty="{}" if postgres else "[1]")
 
 
 @pytest.mark.shows("K04")
@@ -236,6 +252,166 @@ def test_a_row_is_born_pending_or_in_its_lease(log: penstock.Log, log_url: str, 
         else:
             insert(held.id)
             assert sql("select state from penstock.deliveries") == [(state,)]
+
+
+LEASE = (
+    "insert into penstock.leases (group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts, "
+    "members, low, high, fresh{names}) values (1, 0, 1, 1, 7, 'raw', {now}, {later}, 1, 2, 0, 2, {true}{values})"
+)
+
+
+@contextmanager
+def everybody(url: str) -> Iterator[list[RawSql]]:
+    """Raw SQL as the owner and, where there are roles, as a worker."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(raw(url))]
+        if url.startswith("postgres"):
+            worker, _ = stack.enter_context(worker_role(url))
+            found.append(stack.enter_context(raw(worker)))
+        yield found
+
+
+@pytest.mark.shows("K41")
+@pytest.mark.parametrize(
+    "given",
+    [
+        "outcome = 'settled', upto = 2, ended_at = {now}",
+        "outcome = 'settled', ended_at = {now}",
+        "outcome = 'released', ended_at = {now}",
+        "upto = 2",
+        "answer = '{empty}'",
+        "digest = 'x'",
+        "published = 2",
+        "dead = 0",
+    ],
+)
+def test_a_lease_is_born_open(log: penstock.Log, log_url: str, given: str) -> None:
+    orders(log, 2)
+    log.create_group("orders", "g")
+    with everybody(log_url) as clients:
+        for sql in clients:
+            now = "clock_timestamp()" if sql.kind == "postgresql" else "1"
+            pairs = [pair.split(" = ") for pair in in_dialect(given, sql).split(", ")]
+            with pytest.raises(sql.refusal, match="cannot be born"):
+                sql(
+                    LEASE.format(
+                        names="".join(f", {name}" for name, _ in pairs),
+                        values="".join(f", {value}" for _, value in pairs),
+                        now=now,
+                        later=f"{now} + interval '1 hour'" if sql.kind == "postgresql" else "9e18",
+                        true="true" if sql.kind == "postgresql" else "1",
+                    )
+                )
+            assert sql("select count(*) from penstock.leases") == [(0,)]
+    assert {one.state for one in log.deliveries("orders", "g")} == {"PENDING"}
+
+
+@pytest.mark.shows("K41")
+def test_no_row_is_born_for_a_member_of_an_open_lease(log: penstock.Log, log_url: str) -> None:
+    ids = orders(log, 3)
+    log.create_group("orders", "g")
+    held = [log.claim("orders", "g", limit=1, claimed_by="w") for _ in range(2)]
+    insert = (
+        'insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, bucket, state, '
+        "available_at, updated_at) select 1, e.\"offset\", 'orders', 'g', e.event_id, 't', "
+        'e."offset", \'PENDING\', {now}, {now} from penstock.events e where e."offset" = %s'
+    )
+    with everybody(log_url) as clients:
+        for sql in clients:
+            for lease in held:
+                assert lease is not None
+                for offset in [event.offset for event in lease.events]:
+                    with pytest.raises(sql.refusal, match="cannot be born PENDING"):
+                        sql(in_dialect(insert, sql), offset)
+        assert len(log.deliveries("orders", "g")) == len(ids), "nobody is shown twice"
+        for lease in held:
+            assert lease is not None
+            lease.settle(failed={event.event_id: "no" for event in lease.events})  # what a settle writes passes
+        assert len(log.deliveries("orders", "g")) == len(ids)
+
+
+@pytest.mark.shows("K41")
+def test_outcomes_are_written_only_in_an_open_lease(log: penstock.Log, log_url: str) -> None:
+    """A row that somebody marks CLAIMED by hand belongs to no lease; one of a lease that expired is for the reaper."""
+    (one,) = orders(log, 1)
+    log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
+    first = log.claim("orders", "g", claimed_by="w")
+    assert first is not None
+    first.settle(failed={one: "no"})
+    publish = (
+        "update penstock.deliveries set state = 'PUBLISHED', published_at = {now}, claimed_at = null, claimed_by = null"
+    )
+    bury = "update penstock.deliveries set state = 'DEAD', dead_at = {now}, claimed_at = null, claimed_by = null"
+    with everybody(log_url) as clients:
+        for sql in clients:
+            for lease in ("null", "7777", str(first.id)):
+                sql("begin")
+                sql(
+                    in_dialect(
+                        "update penstock.deliveries set state = 'CLAIMED', claimed_at = {now}, claimed_by = 'x'", sql
+                    )
+                    + f", lease = {lease}"
+                )
+                for statement in (publish, bury):
+                    sql("savepoint s")
+                    with pytest.raises(sql.refusal, match="outside an open lease"):
+                        sql(in_dialect(statement, sql))
+                    sql("rollback to savepoint s")
+                sql("rollback")
+        held = log.claim("orders", "g", claimed_by="w", lease_seconds=0.001)
+        assert held is not None
+        for sql in clients:
+            for statement in (publish, bury):
+                with pytest.raises(sql.refusal, match="expired"):
+                    sql(in_dialect(statement, sql))
+            for change in ("outcome = 'settled', ended_at = {now}", "expires_at = {later}"):
+                later = "clock_timestamp() + interval '1 hour'" if sql.kind == "postgresql" else "9000000000000000000"
+                with pytest.raises(sql.refusal, match="expired"):
+                    sql(
+                        "update penstock.leases set "
+                        + change.replace("{later}", later).replace("{now}", in_dialect("{now}", sql))
+                        + f" where id = {held.id}"
+                    )
+    with pytest.raises(penstock.LeaseLost):
+        held.settle()
+    assert log.reap() == 1 and log.delivery("orders", "g", one).state == "PENDING"
+
+
+@pytest.mark.shows("K41")
+def test_when_it_was_published_cannot_change(log: penstock.Log, log_url: str) -> None:
+    bring_to(log, log_url, State.PUBLISHED)
+    with everybody(log_url) as clients:
+        for sql in clients:
+            before = sql("select * from penstock.deliveries")
+            for change in ("published_at = {now}", "attempts = 0", "failures = 0", "lease = 7"):
+                with pytest.raises(sql.refusal, match="penstock"):
+                    sql(in_dialect(f"update penstock.deliveries set {change}", sql))
+            assert sql("select * from penstock.deliveries") == before
+
+
+@pytest.mark.shows("K41")
+def test_a_forged_bucket_is_refused(log: penstock.Log, log_url: str) -> None:
+    with raw(log_url) as sql:
+        for key, bucket in (("a", 300), ("a", None), (None, 7), ("a", -1)):
+            with pytest.raises(sql.refusal, match=r"bucket|out of range"):
+                sql(
+                    "insert into penstock.events (stream, event_id, event_type, payload, ordering_key, bucket) "
+                    "values ('orders', %s, 't', %s, %s, %s)",
+                    penstock.event_id("x"),
+                    b"{}",
+                    key,
+                    bucket,
+                )
+        if sql.kind == "postgresql":  # SQLite cannot compute the right one
+            with pytest.raises(sql.refusal, match="bucket"):
+                sql(
+                    "insert into penstock.events (stream, event_id, event_type, payload, ordering_key, bucket) "
+                    "values ('orders', %s, 't', %s, 'a', 0)",
+                    penstock.event_id("x"),
+                    b"{}",
+                )
+        log.append("orders", {}, type="t", ordering_key="a")
+        assert sql("select bucket from penstock.events") == [(0xCA,)]
 
 
 @pytest.mark.shows("K06")

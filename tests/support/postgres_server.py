@@ -49,6 +49,7 @@ class PostgresServer:
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
             "max_connections": 200,
+            "max_prepared_transactions": 10,
             "dynamic_shared_memory_type": "mmap",  # in the data directory, so a kill leaves nothing behind
             "fsync": "on" if fsync else "off",
             "full_page_writes": "on" if fsync else "off",

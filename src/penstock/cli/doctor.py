@@ -125,18 +125,27 @@ def _sequence(tx: Transaction) -> Iterator[Finding]:
 
 
 def _holders(tx: Transaction, now: datetime) -> Iterator[Finding]:
-    old = [
-        row
-        for row in tx.rows("doctor.holders")
-        if row.started_at and now - row.started_at > _seconds(_APPENDER_SECONDS)
-    ]
+    holders = tx.rows("doctor.holders")
+    old = [row for row in holders if row.started_at is None or now - row.started_at > _seconds(_APPENDER_SECONDS)]
     for row in old:
-        age = output.seconds((now - row.started_at).total_seconds())
-        who = f"pid {row.pid} ({row.application_name or 'no application_name'}, {row.state})"
-        what = f"{who} has appended in a transaction that is open for {age}: nothing behind it is delivered."
-        yield Finding(Level.PROBLEM, "horizon", what, f"Let it commit, or: select pg_terminate_backend({row.pid});")
+        age = "unknown time" if row.started_at is None else output.seconds((now - row.started_at).total_seconds())
+        what = f"{_who(row)} has appended in a transaction that is open for {age}: nothing behind it is delivered."
+        yield Finding(Level.PROBLEM, "horizon", what, _let_go(row))
     if not old:
         yield Finding(Level.OK, "horizon", "No open transaction holds deliveries back.")
+
+
+def _who(row: Row) -> str:
+    if row.gid is not None:
+        return f"The prepared transaction {row.gid!r}"
+    return f"pid {row.pid} ({row.role}, {row.application_name or 'no application_name'}, {row.state})"
+
+
+def _let_go(row: Row) -> str:
+    if row.gid is not None:
+        name = "'" + row.gid.replace("'", "''") + "'"
+        return f"Ask its transaction manager, or: commit prepared {name}; or: rollback prepared {name};"
+    return f"Let it commit, or: select pg_terminate_backend({row.pid});"
 
 
 def _sqlite(tx: Transaction) -> Iterator[Finding]:

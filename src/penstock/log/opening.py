@@ -24,6 +24,8 @@ def open_log(
     if migrate:
         try:
             store.migrate()
+            if clock is not None:
+                store.override_clock()
         except BaseException:
             store.close()
             raise

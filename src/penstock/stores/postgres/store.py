@@ -22,6 +22,7 @@ from penstock.errors import (
     CommitUnknown,
     IllegalTransition,
     InvalidUrl,
+    LeaseLost,
     MissingDependency,
     PermissionDenied,
     SchemaMissing,
@@ -50,7 +51,7 @@ _WRITING = psycopg.IsolationLevel.READ_COMMITTED
 _READING = psycopg.IsolationLevel.REPEATABLE_READ
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # PostgreSQL counts microseconds from here
-_LAW = {"PS001": AppendOnly, "PS002": IllegalTransition, "42501": PermissionDenied}
+_LAW = {"PS001": AppendOnly, "PS002": IllegalTransition, "PS005": LeaseLost, "42501": PermissionDenied}
 
 
 class PostgresStore:
@@ -229,6 +230,12 @@ class PostgresStore:
         from penstock.stores.postgres import schema
 
         return schema.migrate(self)
+
+    def override_clock(self) -> None:
+        with self.connection() as connection, self._named_errors():
+            if connection.execute(self.blocks["clock.overridden"], prepare=False).fetchone() is None:
+                connection.execute(self.blocks["clock.override"], prepare=False)
+            connection.commit()
 
     def close(self) -> None:
         if self._pool is not None and self._opened:

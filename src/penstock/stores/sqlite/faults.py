@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from penstock.core.limits import BUSY_SECONDS
-from penstock.errors import IllegalTransition, SchemaMissing, StoreBusy, StoreClosed, StoreUnavailable
+from penstock.errors import IllegalTransition, LeaseLost, SchemaMissing, StoreBusy, StoreClosed, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -71,7 +71,9 @@ def named(path: str) -> Iterator[None]:
             raise StoreUnavailable(f"Cannot use {path}: {text}.") from error
         if text.startswith("no such table: penstock_"):
             raise SchemaMissing(f"There is no Penstock schema in {path}.") from error
-        if text.startswith("penstock:") and ("not a transition" in text or "cannot be born" in text):
+        if text == "penstock: the lease has expired":
+            raise LeaseLost("The lease expired before its outcome was written; nothing was written.") from error
+        if text.startswith("penstock:") and ("not a transition" in text or "cannot be" in text):
             raise IllegalTransition(text) from error
         if "closed database" in text:
             raise StoreClosed from error

@@ -278,6 +278,11 @@ class SqliteStore:
 
         return schema.migrate(self)
 
+    def override_clock(self) -> None:
+        with self.connections.lend() as connection, named(self.path):
+            if connection.execute(self.blocks["clock.overridden"]).fetchone() is None:
+                patiently(lambda: connection.execute(self.blocks["clock.override"]))
+
     def close(self) -> None:
         self.connections.close()
 

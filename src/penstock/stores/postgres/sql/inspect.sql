@@ -133,11 +133,21 @@ select name, setting from pg_settings where name in ('fsync', 'synchronous_commi
                                                      'max_connections', 'autovacuum');
 
 -- name: doctor.holders
--- Who holds the horizon back: open transactions that append to this log.
-select a.pid, a.application_name, a.state, a.xact_start as started_at from pg_locks l join pg_stat_activity a using (pid)
- where l.locktype = 'advisory' and l.objsubid = 2 and l.classid = 'penstock.events_offset_seq'::regclass::oid
-   and l.database = (select oid from pg_database where datname = current_database()) and l.granted
- order by a.xact_start limit 10;
+-- Who holds the horizon back: open and prepared transactions that append to this log (see horizon.announced).
+select l.pid, a.usename as role, a.application_name, a.state, p.gid, coalesce(a.xact_start, p.prepared) as started_at
+  from pg_locks l
+  left join pg_stat_activity a on a.pid = l.pid
+  left join pg_locks x on l.pid is null and x.pid is null and x.locktype = 'transactionid'
+                      and x.virtualtransaction = l.virtualtransaction
+  left join pg_prepared_xacts p on p.transaction = x.transactionid
+ where l.locktype = 'advisory' and l.objsubid = 2 and l.mode = 'ShareLock' and l.granted
+   and l.classid = 'penstock.events_offset_seq'::regclass::oid
+   and l.database = (select oid from pg_database where datname = current_database())
+   and l.virtualtransaction in (
+         select w.virtualtransaction from pg_locks w
+          where w.locktype = 'relation' and w.relation = 'penstock.events'::regclass::oid and w.database = l.database
+            and w.mode = 'RowExclusiveLock' and w.granted)
+ order by started_at nulls first limit 10;
 
 -- name: doctor.indexes
 select indexname as name from pg_indexes where schemaname = split_part('penstock.', '.', 1);

@@ -2,6 +2,12 @@
 -- One writer at a time: the order of commits is the order of offsets, and the last number given is the horizon.
 select coalesce((select seq from sqlite_sequence where name = 'penstock_events'), 0) as last;
 
+-- name: clock.overridden
+select 1 from penstock_test_clock limit 1;
+
+-- name: clock.override
+insert into penstock_test_clock default values;
+
 -- name: claim.lanes
 -- The cursor of every lane: the greatest high of its fresh leases.
 with recursive lane(lane) as (

@@ -84,7 +84,7 @@ insert into penstock_deliveries (group_id, "offset", stream, group_name, event_i
                                  dead_at, updated_at)
 select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
        coalesce(e.bucket, e."offset" % 256), r.state, :attempts, r.failures, :replays, r.available_at,
-       case when r.state = 'DEAD' then :lease end, r.error, r.code, r.reason, r.dead_at, :now
+       :lease, r.error, r.code, r.reason, r.dead_at, :now
   from (select json_extract(m.value, '$[0]') as "offset",
                json_extract(m.value, '$[1]') as available_at,
                json_extract(o.value, '$.state') as state,

@@ -1,0 +1,221 @@
+-- The law, without the gaps that raw SQL found.
+
+-- A bound may be any number not above the sequence's last value. Whoever holds the lock of one exclusively, a stranger
+-- perhaps, stops nobody: the next lower one is taken.
+create or replace function penstock.announce() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  bound bigint;
+  me    text := pg_current_xact_id()::text;
+  class constant integer := 'penstock.events_offset_seq'::regclass::oid::bigint::bit(32)::int;
+begin
+  if current_setting('penstock.announced', true) is distinct from me then
+    select case when is_called then last_value else 0 end into bound from penstock.events_offset_seq;
+    while not pg_try_advisory_xact_lock_shared(class, (bound & 2147483647)::int) loop
+      bound := bound - 1;
+    end loop;
+    perform set_config('penstock.announced', me, true);
+  end if;
+  return null;
+end $$;
+
+-- A row stands here in logs that were opened with a clock of a test's own: times in them are not the database's.
+create table if not exists penstock.test_clock (
+  since timestamptz not null default clock_timestamp()
+);
+
+-- A forged bucket would put an event into a lane that nobody claims. (A CHECK, since a row trigger would slow COPY down;
+-- not valid, since it is for what comes.)
+alter table penstock.events drop constraint if exists bucket_fits_key;
+alter table penstock.events add constraint bucket_fits_key
+  check (bucket is not distinct from get_byte(sha256(convert_to(ordering_key, 'UTF8')), 0)) not valid;
+
+-- A lease is born open.
+create or replace function penstock.born_open() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  raise exception 'penstock: a lease cannot be born with an outcome'
+    using errcode = 'PS002', hint = 'Insert it open; only its holder settles it.';
+end $$;
+drop trigger if exists born_open on penstock.leases;
+create trigger born_open before insert on penstock.leases for each row
+  when (new.outcome is not null or new.upto is not null or new.digest is not null or new.answer is not null
+        or new.ended_at is not null or new.published is not null or new.failed is not null or new.dead is not null
+        or new.released is not null)
+  execute function penstock.born_open();
+alter table penstock.leases enable always trigger born_open;
+
+-- A lease says for ever what it contains; it ends once; past its end it is neither settled nor extended. (now() is when
+-- the transaction began, so that a settle that began in time is not stopped in the middle.)
+create or replace function penstock.keep_lease() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if old.outcome is not null then
+    raise exception 'penstock: lease % has ended (%) and cannot change', old.id, old.outcome using errcode = 'PS001';
+  end if;
+  if (old.id, old.group_id, old.lane, old.lanes, old.binding, old.token, old.claimed_by, old.claimed_at, old.attempts,
+      old.replay, old.members, old.low, old.high, old.holes, old.offsets, old.fresh, old.total, old.open_before)
+     is distinct from
+     (new.id, new.group_id, new.lane, new.lanes, new.binding, new.token, new.claimed_by, new.claimed_at, new.attempts,
+      new.replay, new.members, new.low, new.high, new.holes, new.offsets, new.fresh, new.total, new.open_before) then
+    raise exception 'penstock: what lease % contains cannot change', old.id using errcode = 'PS001';
+  end if;
+  if not exists (select 1 from penstock.test_clock) then
+    raise exception 'penstock: lease % expired at %', old.id, old.expires_at using errcode = 'PS005';
+  end if;
+  return new;
+end $$;
+drop trigger if exists keep_lease on penstock.leases;
+create trigger keep_lease before update on penstock.leases for each row
+  when (old.outcome is not null
+        or (old.expires_at <= now()
+            and ((new.outcome = 'settled' and old.members > 0) or new.expires_at > old.expires_at))
+        or (old.id, old.group_id, old.lane, old.lanes, old.binding, old.token, old.claimed_by, old.claimed_at,
+            old.attempts, old.replay, old.members, old.low, old.high, old.holes, old.offsets, old.fresh, old.total,
+            old.open_before)
+           is distinct from
+           (new.id, new.group_id, new.lane, new.lanes, new.binding, new.token, new.claimed_by, new.claimed_at,
+            new.attempts, new.replay, new.members, new.low, new.high, new.holes, new.offsets, new.fresh, new.total,
+            new.open_before))
+  execute function penstock.keep_lease();
+alter table penstock.leases enable always trigger keep_lease;
+
+-- PUBLISHED and DEAD are written for members of an open lease that has not expired. Two others may bury: the reaper, and
+-- an operator who kills. (Asked once a statement: a lease of a thousand rows is read once.)
+create or replace function penstock.outcomes() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  said record;
+  held record;
+begin
+  select bool_or(n.state = 'PUBLISHED') as published, max(n.updated_at) as at,
+         bool_and(n.error_code = 'killed') as killed, bool_and(n.error_code = 'lease_expired') as reaped
+    into said from after_it n where n.state in ('PUBLISHED', 'DEAD');
+  if said.published is null then
+    return null;
+  end if;
+  for held in
+    select w.lease, w.group_id, l.id, l.outcome, l.expires_at, l.offsets
+      from (select distinct b.lease, b.group_id from before_it b where b.state = 'CLAIMED') w
+      left join penstock.leases l on l.id = w.lease and l.group_id = w.group_id
+  loop
+    if held.lease is null and said.killed and not said.published then
+      continue;
+    end if;
+    if held.id is null or held.outcome is not null
+       or exists (select b."offset" from before_it b where b.lease = held.lease and b.group_id = held.group_id
+                  except select unnest(held.offsets)) then
+      raise exception 'penstock: a delivery cannot become PUBLISHED or DEAD outside an open lease' using errcode = 'PS002';
+    end if;
+    if held.expires_at <= now() and not (said.reaped and not said.published)
+       and not (held.expires_at > said.at and exists (select 1 from penstock.test_clock)) then
+      raise exception 'penstock: lease % expired at %', held.id, held.expires_at using errcode = 'PS005';
+    end if;
+  end loop;
+  return null;
+end $$;
+drop trigger if exists outcomes on penstock.deliveries;
+create trigger outcomes after update on penstock.deliveries referencing old table as before_it new table as after_it
+  for each statement execute function penstock.outcomes();
+alter table penstock.deliveries enable always trigger outcomes;
+
+-- A row is born as the outcome of an open lease that contains its offset …
+create or replace function penstock.born() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  held record;
+begin
+  select l.expires_at into held from penstock.leases l
+   where l.id = new.lease and l.group_id = new.group_id and l.outcome is null and l.offsets is null
+     and new."offset" > l.low and new."offset" <= l.high and new."offset" <> all (l.holes)
+     and new.bucket * l.lanes / 256 = l.lane;
+  if not found or new.state not in ('DEAD', 'PUBLISHED') then
+    raise exception 'penstock: a delivery cannot be born % outside its lease', new.state using errcode = 'PS002';
+  end if;
+  if held.expires_at <= now() and not (new.state = 'DEAD' and new.error_code = 'lease_expired')
+     and not (held.expires_at > new.updated_at and exists (select 1 from penstock.test_clock)) then
+    raise exception 'penstock: lease % expired at %', new.lease, held.expires_at using errcode = 'PS005';
+  end if;
+  new.lease := null;
+  return new;
+end $$;
+
+-- … or PENDING, where no open lease contains it but one that this transaction has locked to end it. (A row that a lease
+-- still holds would show its event twice. One look at the open leases of the group serves a whole statement.)
+create or replace function penstock.born_pending() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  me   constant xid := pg_current_xact_id()::xid;
+  held record;
+begin
+  for held in
+    select o.group_id, o.lane, o.lanes, o.low, o.high, o.holes, o.id
+      from (select distinct group_id from born) b
+      join penstock.groups g on g.group_id = b.group_id
+     cross join generate_series(0, g.lanes - 1) as a(lane)
+     cross join lateral (select id, open_before from penstock.leases
+                          where group_id = g.group_id and lanes = g.lanes and lane = a.lane order by id desc limit 1) n
+     cross join lateral (select l.*, l.xmin = me or l.xmax = me as ours from penstock.leases l
+                          where l.id = any(n.open_before || n.id) offset 0) o
+     where o.outcome is null and o.offsets is null and not o.ours
+  loop
+    perform 1 from born b
+      where b.group_id = held.group_id and b.state = 'PENDING' and b."offset" > held.low and b."offset" <= held.high
+        and b.bucket * held.lanes / 256 = held.lane and b."offset" <> all (held.holes);
+    if found then
+      raise exception 'penstock: a delivery cannot be born PENDING: it is in lease %', held.id using errcode = 'PS002';
+    end if;
+  end loop;
+  return null;
+end $$;
+drop trigger if exists born_pending on penstock.deliveries;
+create trigger born_pending after insert on penstock.deliveries referencing new table as born
+  for each statement execute function penstock.born_pending();
+alter table penstock.deliveries enable always trigger born_pending;
+
+-- Counts of a life go down only where a new life begins; what was so far stays counted.
+create or replace function penstock.keep_delivery() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if (old.group_id, old."offset", old.stream, old.group_name, old.event_id, old.event_type, old.ordering_key, old.bucket,
+      old.in_order)
+     is distinct from
+     (new.group_id, new."offset", new.stream, new.group_name, new.event_id, new.event_type, new.ordering_key, new.bucket,
+      new.in_order) then
+    raise exception 'penstock: the identity of a delivery cannot change' using errcode = 'PS001';
+  end if;
+  if (new.attempts < old.attempts or new.failures < old.failures)
+     and not (old.state in ('PUBLISHED', 'DEAD') and new.state = 'PENDING') then
+    raise exception 'penstock: attempts and failures never decrease within a lifecycle' using errcode = 'PS001';
+  end if;
+  if new.replays < old.replays or new.earlier_attempts < old.earlier_attempts then
+    raise exception 'penstock: replays and earlier attempts never decrease' using errcode = 'PS001';
+  end if;
+  return new;
+end $$;
+drop trigger if exists keep_delivery on penstock.deliveries;
+create trigger keep_delivery before update on penstock.deliveries for each row
+  when ((old.group_id, old."offset", old.stream, old.group_name, old.event_id, old.event_type, old.ordering_key, old.bucket,
+         old.in_order)
+        is distinct from
+        (new.group_id, new."offset", new.stream, new.group_name, new.event_id, new.event_type, new.ordering_key, new.bucket,
+         new.in_order)
+        or new.attempts < old.attempts or new.failures < old.failures or new.replays < old.replays
+        or new.earlier_attempts < old.earlier_attempts)
+  execute function penstock.keep_delivery();
+alter table penstock.deliveries enable always trigger keep_delivery;
+
+-- Who holds a delivery, and when it ended, changes with its state only. (Triggers run by name: this one after
+-- `transition`, which names a pair that is none.)
+create or replace function penstock.unmoved() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  raise exception 'penstock: who holds a delivery and when it ended change with its state only' using errcode = 'PS001';
+end $$;
+drop trigger if exists unmoved on penstock.deliveries;
+create trigger unmoved before update on penstock.deliveries for each row
+  when (old.state = new.state
+        and (old.claimed_at, old.claimed_by, old.lease, old.published_at, old.dead_at)
+            is distinct from (new.claimed_at, new.claimed_by, new.lease, new.published_at, new.dead_at))
+  execute function penstock.unmoved();
+alter table penstock.deliveries enable always trigger unmoved;

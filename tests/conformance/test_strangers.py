@@ -1,0 +1,171 @@
+"""Who may hold the horizon back: whoever has appended and is not finished, and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from tests.conformance.helpers import drain, orders
+
+Connection = psycopg.Connection[Any]
+INSERT = (
+    "insert into penstock.events (stream, event_id, event_type, payload) "
+    "values ('orders', gen_random_uuid(), 't', '{}')"
+)
+
+
+@pytest.fixture
+def owner(postgres_log_url: str) -> Iterator[Connection]:
+    with psycopg.connect(postgres_log_url, autocommit=True) as connection:
+        yield connection
+
+
+@contextmanager
+def role(owner: Connection, prefix: str, options: str = "login") -> Iterator[str]:
+    """A role of the test's own; roles belong to the whole server."""
+    name = f"{prefix}_{owner.info.dbname}"
+    owner.execute(f"create role {name} {options}")
+    try:
+        yield name
+    finally:
+        owner.execute(f"drop owned by {name}")
+        owner.execute(f"drop role {name}")
+
+
+@pytest.mark.shows("K40")
+def test_locks_of_strangers_hold_nothing_back(
+    postgres_log: penstock.Log, postgres_log_url: str, owner: Connection
+) -> None:
+    """The class and the bound of an announcement are no secret: anybody can take such a lock."""
+    log = postgres_log
+    log.create_group("orders", "g")
+    ids = orders(log, 3)
+    number = owner.execute("select 'penstock.events_offset_seq'::regclass::oid::bigint::bit(32)::int").fetchone()
+    assert number is not None
+    with role(owner, "stranger") as stranger, psycopg.connect(postgres_log_url, user=stranger) as other:
+        for call in ("pg_advisory_xact_lock_shared", "pg_advisory_lock_shared"):
+            other.execute(f"select {call}(%s, 0)", number)
+        for statement in ("lock table penstock.events in row exclusive mode", INSERT):
+            other.execute("savepoint s")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                other.execute(statement)
+            other.execute("rollback to savepoint s")
+        assert [event.event_id for event in log.read("orders")] == ids
+        assert drain(log) == ids
+        assert log.stats().horizon == 3
+
+
+@pytest.mark.shows("K40")
+def test_exclusive_locks_of_strangers_stop_no_appender(
+    postgres_log: penstock.Log, postgres_log_url: str, owner: Connection
+) -> None:
+    log = postgres_log
+    log.create_group("orders", "g")
+    ids = orders(log, 3)
+    with role(owner, "stranger") as stranger, psycopg.connect(postgres_log_url, user=stranger) as other:
+        (number,) = owner.execute(  # type: ignore[misc]
+            "select 'penstock.events_offset_seq'::regclass::oid::bigint::bit(32)::int"
+        ).fetchone()
+        for bound in (0, 1, 2, 3, 4, 5, 2**31 - 1):
+            other.execute("select pg_advisory_lock(%s, %s)", (number, bound))
+        with psycopg.connect(postgres_log_url) as slow:
+            slow.execute("set local lock_timeout = '5s'")
+            slow.execute(INSERT)
+            (later,) = orders(log, 1)
+            assert drain(log) == [], "announced below what is locked"
+            slow.commit()
+        assert drain(log)[:3] == ids and log.delivery("orders", "g", later).state == "PUBLISHED"
+
+
+def by_set_role(connection: Connection, owner: Connection, producer: str) -> None:
+    connection.execute(f"set role {producer}")
+    connection.execute(INSERT)
+    connection.execute("reset role")
+
+
+def by_definer_function(connection: Connection, owner: Connection, producer: str) -> None:
+    owner.execute(
+        f"create function public.shop() returns void language sql security definer as $${INSERT}$$;"
+        f"alter function public.shop() owner to {producer}"
+    )
+    connection.execute("select public.shop()")
+
+
+def by_revoked_rights(connection: Connection, owner: Connection, producer: str) -> None:
+    connection.execute(f"set role {producer}")
+    connection.execute(INSERT)
+    # REVOKE does not wait for it: only the catalog changes
+    owner.execute(f"revoke all on all tables in schema penstock from {producer}")
+    owner.execute(f"revoke usage on schema penstock from {producer}")
+
+
+def by_prepared(connection: Connection, owner: Connection, producer: str) -> None:
+    connection.execute(f"set role {producer}")
+    connection.execute(INSERT)
+    connection.execute(f"prepare transaction '{producer}'")
+
+
+def after_a_savepoint(connection: Connection, owner: Connection, producer: str) -> None:
+    connection.execute(f"set role {producer}")
+    connection.execute("savepoint s")
+    connection.execute(INSERT)
+    connection.execute("rollback to savepoint s")
+    connection.execute(INSERT)
+
+
+@pytest.mark.shows("K40")
+@pytest.mark.parametrize(
+    "way",
+    [by_set_role, by_definer_function, by_revoked_rights, by_prepared, after_a_savepoint],
+    ids=lambda f: f.__name__,
+)
+def test_no_appender_is_overlooked(
+    postgres_log: penstock.Log,
+    postgres_log_url: str,
+    owner: Connection,
+    way: Callable[[Connection, Connection, str], None],
+) -> None:
+    log = postgres_log
+    log.create_group("orders", "g")
+    with ExitStack() as stack:
+        producer = stack.enter_context(role(owner, "producer", "nologin noinherit"))
+        client = stack.enter_context(role(owner, "client", f"login noinherit in role {producer}"))
+        owner.execute("select penstock.grant_producer(%s)", (producer,))
+        owner.execute(f"grant create on schema public to {producer}")
+        # Not in the transaction pool: psycopg would begin one of its own after PREPARE TRANSACTION.
+        connection = stack.enter_context(psycopg.connect(postgres_log_url, user=client, autocommit=True))
+        connection.execute("begin")
+        way(connection, owner, producer)
+        (later,) = orders(log, 1)
+        assert drain(log) == [] and log.read("orders") == [], "the first has not committed"
+        if way is by_prepared:
+            owner.execute(f"commit prepared '{producer}'")
+        else:
+            connection.execute("commit")
+        first, second = drain(log)
+        assert second == later and [event.event_id for event in log.read("orders")] == [first, later]
+
+
+@pytest.mark.shows("K40")
+def test_a_prepared_appender_is_seen_after_a_crash_of_the_server() -> None:
+    from tests.support.postgres_server import PostgresServer
+
+    with PostgresServer() as server:
+        url = server.create_database()
+        with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as connection:
+            log.create_group("orders", "g")
+            connection.execute("begin")
+            connection.execute(INSERT)
+            connection.execute("prepare transaction 'forgotten'")
+        server.kill()
+        server.start()
+        with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as connection:
+            (later,) = orders(log, 1)
+            assert drain(log) == []
+            connection.execute("commit prepared 'forgotten'")
+            assert drain(log)[1:] == [later]

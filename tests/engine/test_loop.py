@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.core import limits
-from penstock.engine import circuit
+from penstock.core import circuit, limits
 from penstock.engine.local import LocalEngine
 from tests.conformance.helpers import raw
 from tests.engine import handlers
@@ -249,6 +248,8 @@ def test_an_unavailable_target_opens_the_circuit(
     with raw(log.store.url) as sql:
         sizes = [members for (members,) in sql("select members from penstock.leases order by id")]
     assert sizes[1] == sizes[2] == 1, "an open circuit probes with one event"
+    (group,) = log.groups("orders")
+    assert group.circuit is None, "the success of a probe closes it"
 
 
 @pytest.mark.shows("K13")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.core import limits
-from penstock.engine.circuit import Circuit
+from penstock.core.circuit import next_delay
 from penstock.engine.pace import Pace
 from penstock.engine.state import KeyState, LeaseState, as_written
 from penstock.engine.turns import Turns
@@ -30,12 +30,11 @@ def test_pace_goes_from_one_event_to_a_full_batch() -> None:
     assert pace.limit == 1, "nothing was learned"
 
 
-def test_a_circuit_doubles_its_delay_and_closes_on_success() -> None:
-    circuit = Circuit()
-    assert not circuit.is_open
-    assert [circuit.broke() for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60] and circuit.is_open
-    circuit.worked()
-    assert not circuit.is_open and circuit.broke() == 1
+def test_the_delay_of_a_circuit_doubles_up_to_a_minute() -> None:
+    delays = [next_delay(0.0)]
+    while len(delays) < 8:
+        delays.append(next_delay(delays[-1]))
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=30), st.integers(1, 5), st.randoms())

@@ -197,8 +197,30 @@ def _document(one: StoredGroup) -> dict[str, Any]:
         "start": one.floor,
         "paused": one.paused,
         "pause_reason": one.pause_reason,
+        "circuit": _circuit(one),
         "created_at": one.created_at,
     }
+
+
+def _circuit(one: StoredGroup) -> dict[str, Any] | None:
+    if one.circuit is None:
+        return None
+    return {
+        "opened_at": one.circuit.opened_at,
+        "probe_at": one.circuit.probe_at,
+        "delay_seconds": one.circuit.delay_seconds,
+        "last_error": one.circuit.last_error,
+        "error_code": one.circuit.error_code,
+    }
+
+
+def _halted(one: StoredGroup) -> Text:
+    """Why the group hands out nothing, or next to nothing."""
+    if one.paused:
+        return Text(f"paused: {output.plain(one.pause_reason or 'by hand')}", style="yellow")
+    if one.circuit is not None:
+        return Text(f"circuit open: {output.plain(one.circuit.last_error or 'unavailable')}", style="yellow")
+    return Text(output.NONE)
 
 
 def _table(found: list[StoredGroup]) -> RenderableType:
@@ -213,10 +235,8 @@ def _table(found: list[StoredGroup]) -> RenderableType:
             str(one.lanes),
             str(one.retry.max_attempts),
             output.seconds(one.lease_seconds),
-            Text(f"paused: {output.plain(one.pause_reason or 'by hand')}", style="yellow")
-            if one.paused
-            else Text(output.NONE),
+            _halted(one),
         )
         for one in found
     )
-    return output.table(("stream", "group", "wants…", "order", ">lanes", ">attempts", ">lease", "paused…"), rows)
+    return output.table(("stream", "group", "wants…", "order", ">lanes", ">attempts", ">lease", "halted…"), rows)

@@ -65,6 +65,7 @@ class Idle:
     horizon: int = 0  # how far the claimer looked
     end: int = 0  # the last offset that was given out
     seconds: float | None = None  # until then, by the clock of the database
+    unavailable: str | None = None  # what the target said: the circuit of the group is open
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class Settlement:
     effects: Effects = field(default_factory=Effects)
     event_effects: Mapping[int, Effects] = field(default_factory=dict)
     versions: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    unavailable: Failure | None = None  # the target is down: opens the circuit of the group
     moves: Sequence[str] = ()  # what Spark's tasks have put aside and the settle puts in its place, by name
 
 

@@ -39,6 +39,7 @@ PROCESSES: Final = 64  # of one `penstock run`
 MEMORY_MB: Final = 2_048  # of a handler's process
 CIRCUIT_FIRST_SECONDS: Final = 1.0
 CIRCUIT_MOST_SECONDS: Final = 60.0
+CIRCUIT_LOOK_SECONDS: Final = 0.25  # between two looks at a probe that somebody else makes
 POLL_FIRST_SECONDS: Final = 0.025
 POLL_MOST_SECONDS: Final = 0.25
 SOLO_DEATHS: Final = (

@@ -16,10 +16,10 @@ from penstock.log.lease import Lease
 class Settling:
     """One lease's settle. It may be repeated: after an answer that was lost it says the same again."""
 
-    def __init__(self, lease: Lease, work: Work, due_after_seconds: float = 0.0) -> None:
+    def __init__(self, lease: Lease, work: Work, *, opens_circuit: bool = True) -> None:
         self._lease = lease
         self._work = work
-        self._due_after_seconds = due_after_seconds
+        self._unavailable = work.unavailable if opens_circuit else None
         self._refused: dict[int, Failure] = {}
         self._itemized = False
 
@@ -31,7 +31,7 @@ class Settling:
     def settle(self) -> Settled:
         """Report everything in one transaction. An effect that is refused fails the one event that asked for it."""
         while True:
-            said = _settlement(self._lease, self._work, self._refused, self._due_after_seconds, self._itemized)
+            said = _settlement(self._lease, self._work, self._refused, self._unavailable, self._itemized)
             try:
                 return self._lease.apply(said)
             except EffectFailed:
@@ -54,7 +54,7 @@ class Settling:
 
 
 def _settlement(
-    lease: Lease, work: Work, refused: Mapping[int, Failure], due_after_seconds: float, itemized: bool
+    lease: Lease, work: Work, refused: Mapping[int, Failure], unavailable: Failure | None, itemized: bool
 ) -> Settlement:
     offsets = work.events.offsets
     # What its key did behind a refused event may rest on it, and goes back with it.
@@ -75,7 +75,7 @@ def _settlement(
         dead={offsets[place]: why for place, why in work.dead.items()},
         released=frozenset(back),
         upto=upto,
-        due_after_seconds=due_after_seconds,
+        unavailable=unavailable,
         effects=_together(work, {} if itemized else wanted),
         event_effects={offsets[place]: _effects(one) for place, one in wanted.items()} if itemized else {},
     )

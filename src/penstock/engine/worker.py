@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar
 from penstock.core import limits
 from penstock.core.lease import Idle, Settled
 from penstock.engine.ahead import Ahead, Taken
-from penstock.engine.circuit import Circuit
 from penstock.engine.counters import Counters
 from penstock.engine.inline import Inline
 from penstock.engine.isolated import Isolated
@@ -77,7 +76,7 @@ class Worker:
     _ahead: Ahead = field(init=False)
     _settler: ThreadPoolExecutor = field(init=False)
     _settles: deque[Future[None]] = field(default_factory=deque)
-    _circuit: Circuit = field(default_factory=Circuit)
+    _told: str | None = None  # what was last said about a target that is down
     _pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,15 +108,16 @@ class Worker:
                 if pace.careful:
                     self._wait_for_settles()
                     self._give_back_ahead()
-                limit = 1 if self._circuit.is_open else pace.limit
+                limit = pace.limit
                 found = self._ahead.next() or self._claim_now(limit)
                 self.idle = found if isinstance(found, Idle) else None
                 if isinstance(found, Idle):
+                    self._tell(found)
                     waiting.wait(found)
                     continue
                 waiting.found()
                 pace.saw(found.lease.left)
-                if not self._circuit.is_open and not pace.careful:
+                if not pace.careful:
                     expected = pace.seconds_for(len(found.lease))
                     self._ahead.fetch(found, lambda: pace.limit, claimed=limit, seconds=expected)
                 self._work(found, pace)
@@ -172,6 +172,14 @@ class Worker:
             return Idle(None)
         return Taken(found, LeaseState(state), time.monotonic() - began)
 
+    def _tell(self, idle: Idle) -> None:
+        """Say once that the target is down, and once more when it says something else."""
+        if idle.unavailable is not None and idle.unavailable != self._told:
+            wait = 0.0 if idle.seconds is None else idle.seconds
+            name, why = self.subscription.name, idle.unavailable
+            logger.warning("%s: the target is unavailable (%s); next try in %.3g s", name, why, wait)
+        self._told = idle.unavailable
+
     def _give_back_ahead(self) -> None:
         """What was read ahead and never started goes back, unblamed and due at once."""
         for taken in self._ahead.take_all():
@@ -210,27 +218,18 @@ class Worker:
 
     def _settle(self, lease: Lease, work: Work, pace: Pace) -> None:
         """Settle beside the next leases; at once where the answer says how to go on."""
-        delay = 0.0
-        if work.unavailable is not None:
-            delay = self._circuit.broke()
-            why = work.unavailable.message
-            logger.warning("%s: the target is unavailable (%s); next try in %g s", self.subscription.name, why, delay)
-        elif work.outcomes().count(Mark.DONE):
-            self._circuit.worked()
         self._wait_for_settles(_SETTLES - 1)
-        self._settles.append(self._settler.submit(self._finish, lease, work, pace, delay))
-        if delay or work.deaths:
+        self._settles.append(self._settler.submit(self._finish, lease, work, pace))
+        if work.unavailable is not None or work.deaths:
             self._wait_for_settles()
-            self._give_back_ahead()  # the group may be paused by now: look again before going on
-        if delay:
-            self._stopping.wait(delay)
+            self._give_back_ahead()  # the group may be paused by now, or its circuit open: look again before going on
 
     def _wait_for_settles(self, but: int = 0) -> None:
         while len(self._settles) > but:
             self._settles.popleft().result()
 
-    def _finish(self, lease: Lease, work: Work, pace: Pace, delay: float) -> None:
-        settling = Settling(lease, work, delay)
+    def _finish(self, lease: Lease, work: Work, pace: Pace) -> None:
+        settling = Settling(lease, work)
         settled = self._patiently(lambda: self._report(settling, pace))
         self.watch.drop(lease)
         if settled is not None:

@@ -106,11 +106,14 @@ class Lease:
         execute: Sequence[tuple[str, Sequence[Any]]] = (),
         effects: Mapping[Any, Mapping[str, Any]] | None = None,
         due_after_seconds: float = 0.0,
+        unavailable: Any = None,
     ) -> Settled:
         """Report outcomes and effects in one transaction; events named nowhere are done.
 
         `failed` and `dead` map event ids to errors (text or exceptions). `effects` maps event ids to their own
-        `state`, `emit` and `execute`, so that an event that fails takes only its own effects with it.
+        `state`, `emit` and `execute`, so that an event that fails takes only its own effects with it. `unavailable` is
+        what the target said that is down (text or an exception): it opens the circuit of the group, and belongs to
+        what is `released`.
         """
         back = {self._offset(one) for one in released}
         failing = {self._offset(one): error for one, error in (failed or {}).items()}
@@ -125,6 +128,7 @@ class Lease:
             released=frozenset(back),
             upto=upto,
             due_after_seconds=due_after_seconds,
+            unavailable=None if unavailable is None else _failure(unavailable),
             effects=_effects({"state": state or {}, "emit": emit, "execute": execute}),
             event_effects={self._offset(one): _effects(given) for one, given in (effects or {}).items()},
         )

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from penstock.core import codec
 from penstock.core.lease import Failure, Idle, LeaseRow, Settled, Settlement
 from penstock.core.limits import SUSPECT_PIECES
-from penstock.engine.circuit import Circuit
 from penstock.engine.counters import Counters
 from penstock.engine.patience import patiently
 from penstock.engine.pipeline import Pipeline, declare_pipeline
@@ -69,7 +68,6 @@ class PipelineWorker:
         self._sink: SinkWriter = writer_for(log, self._url, pipeline.sink)
         self._names: list[str] | None = None  # of the result's columns
         self._columns: Sequence[str] = COLUMNS  # of the events that are read
-        self._circuit = Circuit()
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._limit = pipeline.batch_size
@@ -143,9 +141,10 @@ class PipelineWorker:
     def _claim(self) -> Lease | Idle:
         """A lease, kept alive from its first moment on; whoever holds one is busy."""
         pipeline = self.pipeline
-        limit = 1 if self._circuit.is_open else self._limit
         found = self._patiently(
-            lambda: self.log.try_claim_unread(pipeline.stream, pipeline.group, limit=limit, claimed_by=self._claimed_by)
+            lambda: self.log.try_claim_unread(
+                pipeline.stream, pipeline.group, limit=self._limit, claimed_by=self._claimed_by
+            )
         )
         if not isinstance(found, Lease):
             return found or Idle(None)
@@ -168,12 +167,12 @@ class PipelineWorker:
             if not isinstance(error, AWAY):
                 raise
             return
-        if worked.rest == 0:
+        if worked.rest == 0 and worked.away is None:
             self._give_back(lease)
         else:
             self._settle(lease, worked)
         if worked.away is not None:
-            self._pause(worked.away)
+            self._tell(worked.away)
         elif worked.rest is not None and not self._stopping.is_set():
             self._shrink(row)  # so many culprits that the jobs did not suffice
 
@@ -224,6 +223,7 @@ class PipelineWorker:
             released=worked.released(row),
             upto=worked.upto(row),
             moves=[one.name for one in worked.aside],
+            unavailable=worked.away,
         )
         settled = self._patiently(lambda: self._report(lease, said, worked.aside))
         self._watch.drop(lease)
@@ -234,7 +234,6 @@ class PipelineWorker:
         )
         self._unfinished = self._unfinished or bool(worked.aside)
         if settled.published:
-            self._circuit.worked()
             self._grow(row)
 
     def _report(self, lease: Lease, said: Settlement, aside: Sequence[Aside]) -> Settled:
@@ -248,15 +247,19 @@ class PipelineWorker:
             logger.warning("%s: the settle failed: %s", self.pipeline.name, first_line(error))
             refused = self._refused()
             if refused is not None:  # the table has changed: whatever event this is, it is not to blame
-                self._pause(refused)
-            elif row.members == 1:
+                self._tell(refused)
+                return self.log.settle(row.id, row.token, self._nothing_done(row, refused))
+            if row.members == 1:
                 said_why = error.message if isinstance(error, PenstockError) else codec.error_text(error)
                 failure = Failure(codec.error_code(error), codec.error_text(f"settle_failed: {said_why}"))
                 (only,) = self._members(row)
                 return self.log.settle(row.id, row.token, Settlement(failed={only: failure}, upto=row.high))
-            else:
-                self._shrink(row)
+            self._shrink(row)
             return lease.release()
+
+    def _nothing_done(self, row: LeaseRow, why: Failure) -> Settlement:
+        """Everything goes back, and the circuit of the group opens."""
+        return Settlement(released=frozenset(row.offsets or ()), upto=row.low, unavailable=why)
 
     def _refused(self) -> Failure | None:
         """What the sink has against any rows, now."""
@@ -282,10 +285,10 @@ class PipelineWorker:
         if row.high is not None and row.high >= self._careful_upto:
             self._limit = min(self.pipeline.batch_size, self._limit * SUSPECT_PIECES)
 
-    def _pause(self, why: Failure) -> None:
-        delay = self._circuit.broke()
-        logger.warning("%s: nothing can be done now (%s); next try in %g s", self.pipeline.name, why.message, delay)
-        self._stopping.wait(delay)
+    def _tell(self, why: Failure) -> None:
+        logger.warning(
+            "%s: nothing can be done now (%s); one event is tried now and then", self.pipeline.name, why.message
+        )
 
     # --- around it -----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from penstock.core import limits
 from penstock.core.lanes import slice_of
 from penstock.core.lease import Idle, LeaseId, LeaseRow, Passed, Token
-from penstock.stores import groups, reap
+from penstock.stores import circuit, groups, reap
 from penstock.stores.base import Row, Transaction
 from penstock.stores.groups import Group
 
@@ -42,12 +42,20 @@ def claim(
         lanes = _look(tx, group, now)
     if group.paused:
         return Idle(None, paused=True)
+    if group.circuit is not None:
+        again = group.circuit.wait_until(now)
+        if again is not None:
+            wait, end, why = (again - now).total_seconds(), lanes[0].last, group.circuit.last_error
+            return Idle(again, horizon=end, end=end, seconds=wait, unavailable=why or "unavailable")
+        limit = 1
     attempt = _Attempt(tx, group, now, limit, claimed_by, lease_seconds or group.lease_seconds, upto, run)
     for lane in sorted(lanes, key=lambda one: (one.last_lease or 0, one.lane)):
         if group.exclusive and lane.open_ids:
             continue
         found = attempt.take(lane)
         if found is not None:
+            if group.circuit is not None and isinstance(found, LeaseRow):
+                circuit.probes(tx, group, found.id)
             return found
     until = _come_back(tx, group, now, lanes)
     seconds = None if until is None else max(0.0, (until - now).total_seconds())
@@ -185,6 +193,7 @@ class _Attempt:
                 available_at=piece.available_at,
                 reason=piece.reason,
                 last_error=piece.last_error,
+                error_code=piece.error_code,
             )
         return self._lease_range(lane, found, attempts=piece.attempts + 1, replay=piece.replay, fresh=False)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from penstock.core.circuit import Circuit
 from penstock.core.lanes import check_lanes, children, slice_of
 from penstock.core.retry import Retry
 from penstock.core.routing import globs_of, regex_of
@@ -56,6 +57,7 @@ class Group:
     pause_reason: str | None
     created_at: datetime
     spans: tuple[Span, ...]
+    circuit: Circuit | None = None  # open, because the target was unavailable
 
     @property
     def exclusive(self) -> bool:
@@ -125,6 +127,21 @@ def _group(row: Row) -> Group:
         row.pause_reason,
         row.created_at,
         tuple(spans),
+        _circuit(row),
+    )
+
+
+def _circuit(row: Row) -> Circuit | None:
+    if row.circuit_opened_at is None:
+        return None
+    return Circuit(
+        row.circuit_opened_at,
+        row.delay_seconds,
+        row.probe_at,
+        row.last_error,
+        row.error_code,
+        row.probe,
+        row.probe_expires_at,
     )
 
 

@@ -34,6 +34,7 @@ def add_returned(
     due: datetime,
     reason: str,
     last_error: str | None = None,
+    error_code: str | None = None,
 ) -> None:
     """A range of a lease waits to be claimed again."""
     tx.run(
@@ -50,6 +51,7 @@ def add_returned(
         available_at=due,
         reason=reason,
         last_error=last_error,
+        error_code=error_code,
     )
 
 
@@ -104,8 +106,10 @@ def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now
         raise NotInLease("An outcome names an event that is not in the lease.")
 
 
-def unblamed(reason: Reason) -> Fate:
+def unblamed(reason: Reason, why: Failure | None = None) -> Fate:
     """Given back, and nobody is blamed."""
+    if why is not None:
+        return Fate(State.PENDING, reason, error=why.message, code=why.code, outcome="released")
     return Fate(State.PENDING, reason, outcome="released")
 
 

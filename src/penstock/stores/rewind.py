@@ -62,6 +62,7 @@ def rewind(
             available_at=now,
             reason=Reason.REWOUND,
             last_error=None,
+            error_code=None,
         )
     if reset_state:
         tx.run("state.reset", group_id=group.group_id)

@@ -14,7 +14,7 @@ from penstock.core.event import NewEvent
 from penstock.core.lease import Effects, Failure, Outcome, Settled, Settlement
 from penstock.core.ordering import held_back
 from penstock.errors import LeaseLost, NotInLease, SettleMismatch
-from penstock.stores import groups, guard
+from penstock.stores import circuit, groups, guard
 from penstock.stores.base import Row, Transaction
 from penstock.stores.effects import Applied
 from penstock.stores.ending import end_lease, give_back_all
@@ -113,6 +113,10 @@ def settle(
         move(tx)
     if effects.emitted:
         tx.append(effects.emitted, unique=False)
+    if said.unavailable is not None:
+        tx.run("lease.error", id=lease_id, last_error=said.unavailable.message, error_code=said.unavailable.code)
+    if said.unavailable is not None or group.circuit is not None:
+        circuit.settled(tx, group, lease_id, said.unavailable, answer, now)
     end_lease(tx, lease, Outcome.SETTLED, answer, now, upto=work.upto, digest=digest)
     guard.watch(tx, group, (failure.code for failure in work.failed.values()), lease.claimed_by)
     return answer
@@ -129,8 +133,12 @@ def _plain(said: Settlement) -> dict[str, Any]:
     def failures(some: Mapping[int, Failure]) -> dict[str, list[Any]]:
         return {str(o): [f.code, f.message, f.retry_after_seconds] for o, f in some.items()}
 
-    moves = {"moves": sorted(said.moves)} if said.moves else {}
-    return moves | {
+    more: dict[str, Any] = {}
+    if said.moves:
+        more["moves"] = sorted(said.moves)
+    if said.unavailable is not None:
+        more["unavailable"] = list(said.unavailable)
+    return more | {
         "failed": failures(said.failed),
         "dead": failures(said.dead),
         "released": sorted(said.released),
@@ -207,7 +215,9 @@ class _Settling:
         if tail:
             assert self.upto is not None
             due = self.now + timedelta(seconds=self.said.due_after_seconds)
-            add_returned(self.tx, self.lease, self.upto, self.lease.high, tail, due, Reason.RELEASED)
+            why = self.said.unavailable
+            error, code = (None, None) if why is None else (why.message, why.code)
+            add_returned(self.tx, self.lease, self.upto, self.lease.high, tail, due, Reason.RELEASED, error, code)
         failed = sum(one.fate.failures and one.fate.state is State.PENDING for one in given)
         dead = sum(one.fate.state is State.DEAD for one in given)
         released = len(given) - failed - dead + tail
@@ -225,7 +235,7 @@ class _Settling:
     def _outcomes(self) -> list[Given]:
         given = {offset: self._failure(offset, failure) for offset, failure in self.failed.items()}
         given |= {offset: bury(offset, failure, self.now) for offset, failure in self.dead.items()}
-        back = unblamed(Reason.RELEASED)
+        back = unblamed(Reason.RELEASED, self.said.unavailable)
         given |= {offset: Given(offset, self.now, back) for offset in self.released}
         if self.group.ordered and given:
             blocked = unblamed(Reason.BLOCKED)

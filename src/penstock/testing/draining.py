@@ -64,7 +64,9 @@ class InlineWorker:
             if self.subscription.keyed and any(key is not None for key in lease.events.ordering_keys):
                 work.state = LeaseState(lease.state())
             raised = self._handlers.run(work)
-            return Worked(self._settle(Settling(lease, work), raised), raised, work.unavailable is not None)
+            return Worked(
+                self._settle(Settling(lease, work, opens_circuit=False), raised), raised, work.unavailable is not None
+            )
         except BaseException:
             with suppress(PenstockError):  # it may be lost; what went wrong first is what the test should see
                 lease.release()

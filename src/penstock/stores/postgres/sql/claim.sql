@@ -259,9 +259,9 @@ update penstock.leases set outcome = 'settled', upto = %(upto)s, answer = '{0,0,
 
 -- name: returned.add
 insert into penstock.returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
-                               reason, last_error)
+                               reason, last_error, error_code)
 values (%(group_id)s, %(lane)s, %(lanes)s, %(binding)s, %(low)s, %(high)s, %(members)s, %(attempts)s, %(replay)s,
-        %(available_at)s, %(reason)s, %(last_error)s);
+        %(available_at)s, %(reason)s, %(last_error)s, %(error_code)s);
 
 -- name: returned.all
 select * from penstock.returned where group_id = %(group_id)s;

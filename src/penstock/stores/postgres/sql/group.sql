@@ -9,8 +9,10 @@ select l.group_id from penstock.groups g join penstock.group_locks l on l.group_
 select g.*, (select coalesce(json_agg(json_build_object(
                       'id', b.id, 'from_offset', b.from_offset, 'types', b.types, 'type_regex', b.type_regex,
                       'headers', b.headers::text) order by b.from_offset, b.id), '[]')::text
-               from penstock.bindings b where b.group_id = g.group_id) as bindings
-  from penstock.groups g
+               from penstock.bindings b where b.group_id = g.group_id) as bindings,
+       c.opened_at as circuit_opened_at, c.delay_seconds, c.probe_at, c.last_error, c.error_code, c.probe,
+       (select l.expires_at from penstock.leases l where l.id = c.probe and l.outcome is null) as probe_expires_at
+  from penstock.groups g left join penstock.circuits c on c.group_id = g.group_id
  where (%(stream)s::text is null or g.stream = %(stream)s)
    and (%(group_name)s::text is null or g.group_name = %(group_name)s)
  order by g.stream, g.group_name;

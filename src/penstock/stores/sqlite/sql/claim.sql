@@ -266,9 +266,9 @@ update penstock_leases set outcome = 'settled', upto = :upto, answer = '[0,0,0,0
 
 -- name: returned.add
 insert into penstock_returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
-                               reason, last_error)
+                               reason, last_error, error_code)
 values (:group_id, :lane, :lanes, :binding, :low, :high, :members, :attempts, :replay, :available_at, :reason,
-        :last_error);
+        :last_error, :error_code);
 
 -- name: returned.all
 select * from penstock_returned where group_id = :group_id;

@@ -7,8 +7,10 @@ select group_id from penstock_groups where stream = :stream and group_name = :gr
 select g.*, (select json_group_array(json_object(
                       'id', b.id, 'from_offset', b.from_offset, 'types', json(b.types), 'type_regex', b.type_regex,
                       'headers', b.headers))
-               from (select * from penstock_bindings where group_id = g.group_id order by from_offset, id) b) as bindings
-  from penstock_groups g
+               from (select * from penstock_bindings where group_id = g.group_id order by from_offset, id) b) as bindings,
+       c.opened_at as circuit_opened_at, c.delay_seconds, c.probe_at, c.last_error, c.error_code, c.probe,
+       (select l.expires_at from penstock_leases l where l.id = c.probe and l.outcome is null) as probe_expires_at
+  from penstock_groups g left join penstock_circuits c on c.group_id = g.group_id
  where (:stream is null or g.stream = :stream) and (:group_name is null or g.group_name = :group_name)
  order by g.stream, g.group_name;
 

@@ -15,12 +15,17 @@ update penstock_leases
        published = :published, failed = :failed, dead = :dead, released = :released
  where id = :id;
 
+-- name: lease.error
+-- What ended a lease early: it holds for all that came back, so it is written once.
+update penstock_leases set last_error = :last_error, error_code = :error_code where id = :id;
+
 -- name: settle.whole
 -- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
 update penstock_leases
    set outcome = 'settled', upto = high, digest = :digest, answer = json_array(members, 0, 0, 0), ended_at = :now,
        published = members, failed = 0, dead = 0, released = 0
  where id = :id and token = :token and outcome is null and expires_at > :now and high = :upto
+   and not exists (select 1 from penstock_circuits c where c.group_id = penstock_leases.group_id and c.probe = penstock_leases.id)
 returning members;
 
 -- name: settle.members

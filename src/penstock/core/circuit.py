@@ -1,0 +1,39 @@
+"""The circuit of a group: while its target is down, one event is tried now and then, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.core.limits import CIRCUIT_FIRST_SECONDS, CIRCUIT_LOOK_SECONDS, CIRCUIT_MOST_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """An open circuit as it is stored: one for all processes that work for the group."""
+
+    opened_at: datetime
+    delay_seconds: float
+    probe_at: datetime
+    last_error: str | None
+    error_code: str | None
+    probe: int | None = None  # the lease that tries the target, or the last one that did
+    probe_expires_at: datetime | None = None  # only while that lease is open
+
+    def wait_until(self, now: datetime) -> datetime | None:
+        """When to ask again; None if the asker may have one event to try the target with.
+
+        While another worker tries, look often: if it succeeds, everybody goes on at once.
+        """
+        if self.probe_expires_at is not None:
+            return min(self.probe_expires_at, now + timedelta(seconds=CIRCUIT_LOOK_SECONDS))
+        return self.probe_at if self.probe_at > now else None
+
+
+def next_delay(delay_seconds: float) -> float:
+    """How long to leave the target alone after one more probe has failed; 0 stands for a closed circuit.
+
+    >>> next_delay(0.0), next_delay(4.0), next_delay(32.0)
+    (1.0, 8.0, 60.0)
+    """
+    return min(max(CIRCUIT_FIRST_SECONDS, 2 * delay_seconds), CIRCUIT_MOST_SECONDS)

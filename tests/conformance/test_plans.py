@@ -196,8 +196,10 @@ def test_stats_read_a_tail_of_the_log(million: tuple[penstock.Log, psycopg.Conne
     assert dead == (stats["g"].dead,) and stats["g"].dead > 0
     assert stats["g"].pending == wanted - stats["g"].dead - stats["g"].published == stats["g"].lag
     assert stats["trickled"].published == 100_000 and stats["trickled"].lag == wanted - 100_000
-    plan = Watched(log, sql).explain("stats.count", upto=log.stats().horizon)
+    plan = Watched(log, sql).explain("stats.now", stream=None, upto=log.stats().horizon)
     assert read_rows(plan, "events") <= 10_000, "stats count a tail, not the log"
+    steps = Watched(log, sql).explain("stats.at", streams=["orders"] * 2, offsets=[345_678, 345_700])
+    assert 0 < read_rows(steps, "events") <= 20_000, "and from the nearest step on where a group started"
 
 
 def test_the_rest_drains(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:

@@ -28,7 +28,8 @@ BUCKETS: Final = 256
 LANES: Final = 256
 LANES_DEFAULT: Final = 8
 
-TALLY_EVERY: Final = 10_000  # offsets between two running counts of the log
+TALLY_EVERY: Final = 10_000  # offsets between two marks up to which the log is counted
+TALLY_GROWTH: Final = 10_000  # events by which a stream grows before its counts at a mark are kept
 
 FIRST_LEASE: Final = 64  # events in the first lease of a worker that does not know its handlers yet
 BATCH_SECONDS: Final = 2.0

@@ -64,9 +64,10 @@ class Inspecting(Transacting):
             raise UnknownEvent(f"{event_id} is no delivery of {group!r} on {stream!r}.")
         return found
 
-    def stats(self) -> Stats:
-        """Counts per state, lag and age of every group, in time that does not grow with the log."""
-        return self._run(stats.stats, write=False)
+    def stats(self, stream: str | None = None, group: str | None = None) -> Stats:
+        """Counts per state, lag and age of every group, of a stream's or of one, in time that does not grow with the
+        log."""
+        return self._run(lambda tx: stats.stats(tx, stream, group), write=False)
 
     def end(self) -> int:
         """The last offset that was given out, visible or not: what idle workers look at."""

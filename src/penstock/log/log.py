@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -11,7 +12,7 @@ from penstock.core import limits
 from penstock.core.columns import RowColumns
 from penstock.core.event import check_key
 from penstock.core.lease import Idle, LeaseRow, Passed, Settled, Settlement
-from penstock.errors import InvalidInput
+from penstock.errors import InvalidInput, UnknownGroup
 from penstock.log import appending, checking
 from penstock.log.grouping import Grouping
 from penstock.log.inspecting import Inspecting
@@ -119,11 +120,25 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading):
         """Give a lease back; see `Lease.release`."""
         return self._run(lambda tx: settle.release(tx, lease_id, token))
 
-    def reap(self) -> int:
-        """Take back every expired lease, and keep the counts of the log up to date; returns how many leases ended."""
+    def reap(
+        self,
+        *,
+        stream: str | None = None,
+        group: str | None = None,
+        groups: Sequence[tuple[str, str]] | None = None,
+    ) -> int:
+        """Take back expired leases, and keep the counts of the log up to date; returns how many leases ended.
+
+        Of all groups, of a stream's, of one, or of these `(stream, group)` pairs. Groups without an expired lease are
+        not locked.
+        """
+        named = None if groups is None else [(one[0], one[1]) for one in groups]
+        if stream is not None or group is not None:
+            named = [(one.stream, one.group_name) for one in self.groups(stream) if group in (None, one.group_name)]
         ended = 0
-        for group in self.groups():
-            ended += self._run(partial(reap.reap_group, stream=group.stream, group_name=group.group_name))
+        for where, name in self._run(lambda tx: reap.expired_groups(tx, named), write=False):
+            with suppress(UnknownGroup):  # deleted in the meantime
+                ended += self._run(partial(reap.reap_group, stream=where, group_name=name))
         before = -1
         while before < self._counted:
             before, self._counted = self._counted, self._run(tally.advance)

@@ -51,25 +51,19 @@ def _targets(total: int, pieces: int) -> list[int]:
 
 
 def _blocks(tx: Transaction, stream: str, low: int, high: int) -> list[tuple[int, int, int]]:
-    """(low, high, events) of every block that has any."""
-    first = low // TALLY_EVERY * TALLY_EVERY
-    counted = [(row.upto, row.events) for row in tx.rows("source.counted", stream=stream, first=first, high=high)]
-    blocks: list[tuple[int, int, int]] = []
-    before = 0
-    if counted and counted[0][0] == first:
-        before = counted.pop(0)[1]
-    at = first
-    for upto, events in counted:
-        if upto - at == TALLY_EVERY and at >= low:
-            blocks.append((at, upto, events - before))
-        else:  # the first block, of which only a part is asked for, or one behind a gap
-            blocks += _counted(tx, stream, max(at, low), upto)
-        at, before = upto, events
-    blocks += _counted(tx, stream, max(at, low), high)
+    """(low, high, events) of every block that has any: from the steps of the tally, and counted around them."""
+    steps = [(int(row.upto), int(row.events)) for row in tx.rows("source.counted", stream=stream, low=low, high=high)]
+    if low == 0:
+        steps.insert(0, (0, 0))
+    blocks = [(at, upto, events - before) for (at, before), (upto, events) in pairwise(steps)]
+    first, last = (steps[0][0], steps[-1][0]) if steps else (low, low)
+    blocks = [*_counted(tx, stream, low, first), *blocks, *_counted(tx, stream, last, high)]
     return [block for block in blocks if block[2]]
 
 
 def _counted(tx: Transaction, stream: str, low: int, high: int) -> list[tuple[int, int, int]]:
+    if low >= high:
+        return []
     size = TALLY_EVERY
     found = tx.rows("source.count", stream=stream, low=low, high=high, size=size)
     return [(max(low, row.block * size), min(high, (row.block + 1) * size), row.events) for row in found]

@@ -94,9 +94,9 @@ def locked(tx: Transaction, stream: str, group_name: str) -> Group:
     return get(tx, stream, group_name)  # in a later statement: what the last holder of the lock left behind
 
 
-def every(tx: Transaction, stream: str | None = None) -> list[Group]:
+def every(tx: Transaction, stream: str | None = None, group_name: str | None = None) -> list[Group]:
     """All groups, of one stream or of the log."""
-    return [_group(row) for row in tx.rows("group.find", stream=stream, group_name=None)]
+    return [_group(row) for row in tx.rows("group.find", stream=stream, group_name=group_name)]
 
 
 def _group(row: Row) -> Group:

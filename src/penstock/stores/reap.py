@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from datetime import datetime
 
 from penstock.core.delivery import Reason, State
@@ -12,6 +13,14 @@ from penstock.stores.base import Row, Transaction
 from penstock.stores.ending import end_lease
 from penstock.stores.groups import Group
 from penstock.stores.outcomes import Fate, Given, add_returned, fail, members_of, write_rows
+
+
+def expired_groups(tx: Transaction, named: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:
+    """Stream and name of the groups (of these, or of all) that have an expired lease; nobody is locked for the look."""
+    streams = None if named is None else [stream for stream, _ in named]
+    names = None if named is None else [name for _, name in named]
+    rows = tx.rows("reap.groups", streams=streams, names=names, now=tx.now())
+    return [(row.stream, row.group_name) for row in rows]
 
 
 def reap_group(tx: Transaction, stream: str, group_name: str) -> int:

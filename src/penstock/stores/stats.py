@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from penstock.core import limits
 from penstock.stores import groups
 from penstock.stores.base import Row, Transaction
 from penstock.stores.groups import Group, Span
 
-Counts = Mapping[tuple[str, str], int]
+Counts = Mapping[str, int]  # per event type
+_LEASES_LOOKED_AT = 64  # of every lane, for the rate
+_FAR_LOOKS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,58 +54,74 @@ class Stats:
     groups: tuple[GroupStats, ...]
 
 
-class _Counter:
-    """Events per stream and type up to an offset, asked once per offset."""
+class _Counts:
+    """Events per stream and type: up to the horizon, and up to every offset at which a group's interest changes."""
 
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-        self._known: dict[int, Counts] = {}
+    def __init__(self, tx: Transaction, stream: str | None, horizon: int, known: Iterable[Group]) -> None:
+        self.now: dict[str, dict[str, int]] = defaultdict(dict)
+        for row in tx.rows("stats.now", stream=stream, upto=horizon):
+            self.now[row.stream][row.event_type] = int(row.events)
+        self._horizon = horizon
+        self._at: dict[tuple[str, int], Counts] = {}
+        edges = sorted({(group.stream, edge) for group in known for edge in _edges(group) if 0 < edge < horizon})
+        if edges:
+            self._ask(tx, edges)
 
-    def upto(self, offset: int) -> Counts:
-        if offset <= 0:
-            return {}
-        if offset not in self._known:
-            rows = self._tx.rows("stats.count", upto=offset)
-            self._known[offset] = {(row.stream, row.event_type): int(row.events) for row in rows}
-        return self._known[offset]
+    def _ask(self, tx: Transaction, edges: list[tuple[str, int]]) -> None:
+        streams, offsets = [stream for stream, _ in edges], [offset for _, offset in edges]
+        before: tuple[str, int] | None = None
+        found: dict[tuple[str, int], dict[str, int]] = {}
+        for row in tx.rows("stats.at", streams=streams, offsets=offsets):
+            place = (row.stream, int(row.offset))
+            if place not in found:
+                found[place] = dict(found[before]) if row.relative and before is not None else {}
+                before = place
+            if row.event_type is not None:
+                found[place][row.event_type] = found[place].get(row.event_type, 0) + int(row.events)
+        self._at.update(found)
 
     def wanted(self, stream: str, span: Span, offset: int) -> int:
         """How many events up to an offset the binding's types cover."""
-        pattern = None if span.type_regex is None else re.compile(span.type_regex)
-        return sum(
-            events
-            for (name, event_type), events in self.upto(offset).items()
-            if name == stream and (pattern is None or pattern.match(event_type))
-        )
+        if offset <= 0:
+            return 0
+        counts = self.now[stream] if offset >= self._horizon else self._at[stream, offset]
+        if span.type_regex is None:
+            return sum(counts.values())
+        pattern = re.compile(span.type_regex)
+        return sum(events for event_type, events in counts.items() if pattern.match(event_type))
 
 
-def stats(tx: Transaction) -> Stats:
-    """Everything at once; nothing is written."""
+def _edges(group: Group) -> list[int]:
+    return [group.floor, *(span.low for span in group.spans[1:])]
+
+
+def stats(tx: Transaction, stream: str | None = None, group_name: str | None = None) -> Stats:
+    """Everything at once, or one stream, or one group; nothing is written."""
     horizon = tx.horizon()
     now = tx.now()
-    counter = _Counter(tx)
-    known = groups.every(tx)
-    facts = {row.group_id: row for row in tx.rows("stats.groups", now=now)}
-    rows: dict[int, list[Row]] = {}
-    for row in tx.rows("stats.rows"):
-        rows.setdefault(row.group_id, []).append(row)
-    per_group = []
+    which = {"stream": stream, "group_name": group_name}
+    known = groups.every(tx, stream, group_name)
+    counts = _Counts(tx, stream, horizon, known)
+    facts = {row.group_id: row for row in tx.rows("stats.groups", now=now, looked=_LEASES_LOOKED_AT, **which)}
+    lanes: dict[int, list[Row]] = defaultdict(list)
+    for row in tx.rows("stats.lanes", **which):
+        lanes[row.group_id].append(row)
+    rows: dict[int, list[Row]] = defaultdict(list)
+    for row in tx.rows("stats.rows", **which):
+        rows[row.group_id].append(row)
+    looks = []
     for group in known:
-        fact = facts[group.group_id]
-        lanes = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
-        consumed = group.matched_before + sum(lane.total or 0 for lane in lanes)
-        beyond, exact = _beyond(tx, counter, group, consumed, horizon)
-        oldest = tx.one("stats.oldest", group_id=group.group_id, stream=group.stream)
-        age = None if oldest is None or oldest.created_at is None else (now - oldest.created_at).total_seconds()
-        per_group.append(_group(group, fact, rows.get(group.group_id, []), consumed, beyond, exact, age))
-    totals: dict[str, int] = {}
-    for (stream, _), events in counter.upto(horizon).items():
-        totals[stream] = totals.get(stream, 0) + events
-    streams = tuple(StreamStats(stream, events) for stream, events in sorted(totals.items()))
-    return Stats(horizon, streams, tuple(per_group))
+        mine = lanes[group.group_id]
+        consumed = group.matched_before + sum(lane.total or 0 for lane in mine)
+        beyond, exact = _beyond(tx, counts, group, consumed, horizon)
+        looks.append(_Look(group, facts[group.group_id], mine, rows[group.group_id], consumed, beyond, exact))
+    oldest = _oldest(tx, looks, horizon)
+    totals = {name: sum(types.values()) for name, types in counts.now.items()}
+    streams = tuple(StreamStats(name, events) for name, events in sorted(totals.items()) if events)
+    return Stats(horizon, streams, tuple(look.stats(oldest.get(look.group.group_id), now) for look in looks))
 
 
-def _beyond(tx: Transaction, counter: _Counter, group: Group, consumed: int, horizon: int) -> tuple[int, bool]:
+def _beyond(tx: Transaction, counts: _Counts, group: Group, consumed: int, horizon: int) -> tuple[int, bool]:
     """Wanted events that no lane's cursor has reached."""
     if any(span.headers is not None for span in group.spans):
         most = limits.SCAN
@@ -112,33 +132,110 @@ def _beyond(tx: Transaction, counter: _Counter, group: Group, consumed: int, hor
     for position, span in enumerate(group.spans):
         low, high = group.floor if position == 0 else span.low, min(horizon, span.high)
         if high > low:
-            total += counter.wanted(group.stream, span, high) - counter.wanted(group.stream, span, low)
+            total += counts.wanted(group.stream, span, high) - counts.wanted(group.stream, span, low)
     return max(0, total - consumed), True
 
 
-def _group(
-    group: Group, fact: Row, rows: list[Row], consumed: int, beyond: int, exact: bool, age: float | None
-) -> GroupStats:
-    def count(*states: str, ahead: bool | None = None) -> int:
-        return sum(int(row.rows) for row in rows if row.state in states and ahead in (None, bool(row.ahead)))
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was found about one group."""
 
-    every_state = ("PENDING", "CLAIMED", "PUBLISHED", "DEAD")
-    unfinished_behind = count("PENDING", "CLAIMED", "DEAD", ahead=False)
-    pending = beyond - count(*every_state, ahead=True) + int(fact.returned) + count("PENDING")
-    claimed = int(fact.open) + count("CLAIMED")
-    published = consumed - int(fact.returned) - int(fact.open) - unfinished_behind + count("PUBLISHED", ahead=True)
-    return GroupStats(
-        group.stream,
-        group.group_name,
-        max(0, pending),
-        claimed,
-        max(0, published),
-        count("DEAD"),
-        max(0, pending) + claimed,
-        age if pending > 0 or claimed else None,
-        group.paused,
-        group.pause_reason,
-        int(fact.leases),
-        round(int(fact.recent) / 60, 3),
-        exact,
-    )
+    group: Group
+    fact: Row
+    lanes: list[Row]
+    rows: list[Row]
+    consumed: int
+    beyond: int
+    exact: bool
+
+    def count(self, *states: str, ahead: bool | None = None) -> int:
+        return sum(int(row.rows) for row in self.rows if row.state in states and ahead in (None, bool(row.ahead)))
+
+    @property
+    def untouched(self) -> int:
+        """Beyond the cursors, and without a row."""
+        return self.beyond - self.count("PENDING", "CLAIMED", "PUBLISHED", "DEAD", ahead=True)
+
+    def stats(self, oldest: datetime | None, now: datetime) -> GroupStats:
+        pending = max(0, self.untouched + int(self.fact.returned) + self.count("PENDING"))
+        claimed = int(self.fact.open) + self.count("CLAIMED")
+        unfinished_behind = self.count("PENDING", "CLAIMED", "DEAD", ahead=False)
+        in_ranges = int(self.fact.returned) + int(self.fact.open)
+        published = self.consumed - in_ranges - unfinished_behind + self.count("PUBLISHED", ahead=True)
+        return GroupStats(
+            self.group.stream,
+            self.group.group_name,
+            pending,
+            claimed,
+            max(0, published),
+            self.count("DEAD"),
+            pending + claimed,
+            (now - oldest).total_seconds() if oldest is not None and (pending or claimed) else None,
+            self.group.paused,
+            self.group.pause_reason,
+            int(self.fact.leases),
+            round(float(self.fact.rate), 3),
+            self.exact,
+        )
+
+
+def _oldest(tx: Transaction, looks: list[_Look], horizon: int) -> dict[int, datetime]:
+    """When the oldest event that a group has not finished was created: a row of its own, a member of a range that came
+    back or is in work, or the first it wants beyond the cursor of its lane."""
+    found: dict[int, list[datetime]] = defaultdict(list)
+    first = {
+        look.group.group_id: min(int(row.first) for row in look.rows if row.state in ("PENDING", "CLAIMED"))
+        for look in looks
+        if look.count("PENDING", "CLAIMED")
+    }
+    if first:
+        created = {row.offset: row.created_at for row in tx.rows("stats.created", offsets=sorted(set(first.values())))}
+        for group_id, offset in first.items():
+            if offset in created:
+                found[group_id].append(created[offset])
+    held = [look.group.group_id for look in looks if int(look.fact.returned) or int(look.fact.open)]
+    if held:
+        for row in tx.rows("stats.oldest_held", ids=held):
+            if row.created_at is not None:
+                found[row.group_id].append(row.created_at)
+    beyond = [look for look in looks if look.untouched > 0]
+    if beyond:
+        _look_beyond(tx, beyond, horizon, found)
+    return {group_id: min(moments) for group_id, moments in found.items() if moments}
+
+
+def _look_beyond(tx: Transaction, looks: list[_Look], horizon: int, found: dict[int, list[datetime]]) -> None:
+    after = {look.group.group_id: min(int(lane.cursor) for lane in look.lanes) for look in looks}
+    for _ in range(_FAR_LOOKS):
+        asked = [_asked(look, after[look.group.group_id]) for look in looks]
+        there: dict[int, list[datetime]] = defaultdict(list)
+        for row in tx.rows("stats.oldest_beyond", rows=asked, upto=horizon, scan=limits.SCAN):
+            if row.created_at is not None:
+                there[row.group_id].append(row.created_at)
+        for group_id, moments in there.items():
+            found[group_id].append(min(moments))
+        looks = [look for look in looks if look.group.group_id not in there]
+        looks = [look for look in looks if _further(tx, look, after, horizon)]
+        if not looks:
+            return
+
+
+def _asked(look: _Look, after: int) -> dict[str, object]:
+    group = look.group
+    cursors = [int(lane.cursor) for lane in look.lanes]
+    return {
+        "group_id": group.group_id,
+        "stream": group.stream,
+        "lanes": group.lanes,
+        "after": after,
+        "cursors": cursors,
+    }
+
+
+def _further(tx: Transaction, look: _Look, after: dict[int, int], horizon: int) -> bool:
+    """Move to where the last look ended; whether there is anything behind it."""
+    group = look.group
+    last = tx.one("source.nth", stream=group.stream, low=after[group.group_id], high=horizon, skip=limits.SCAN - 1)
+    if last is not None:
+        after[group.group_id] = int(last.offset)
+    return last is not None

@@ -51,70 +51,157 @@ select s.stream, (select "offset" from penstock.events e where e.stream = s.stre
   from streams s where s.stream is not null;
 
 -- name: tally.last
-select coalesce(max(upto), 0) as upto from penstock.tally;
-
--- name: tally.add
--- A complete running count of the log at an offset: the one before, and what came since.
-insert into penstock.tally (upto, stream, event_type, events)
-select %(upto)s, stream, event_type, sum(events) from (
-  select stream, event_type, events from penstock.tally where upto = %(before)s
-  union all
-  select stream, event_type, count(*) from penstock.events
-   where "offset" > %(before)s and "offset" <= %(upto)s group by stream, event_type) counted
- group by stream, event_type
-on conflict do nothing;
+select coalesce(max(upto), 0) as upto from penstock.tally_mark;
 
 -- name: tally.mark
--- A marker claims the work of one block; it also says that the block was counted when it is empty.
-insert into penstock.tally (upto, stream, event_type, events) values (%(upto)s, '', '', 0) on conflict do nothing;
+-- Whoever inserts the mark counts its block.
+insert into penstock.tally_mark (upto) values (%(upto)s) on conflict do nothing;
 
--- name: stats.count
--- Events per stream and type up to an offset, from the running count and a short tail.
-with base as (select coalesce(max(upto), 0) as upto from penstock.tally where upto <= %(upto)s)
+-- name: tally.add
+insert into penstock.tally_now as n (stream, event_type, events)
+select stream, event_type, count(*) from penstock.events
+ where "offset" > %(before)s and "offset" <= %(upto)s group by stream, event_type order by stream, event_type
+on conflict (stream, event_type) do update set events = n.events + excluded.events
+returning stream;
+
+-- name: tally.keep
+-- The counts at this mark of streams that have grown enough since their last step (and enough for their many types).
+insert into penstock.tally_step (stream, upto, event_type, events)
+select n.stream, %(upto)s, n.event_type, n.events
+  from unnest(%(streams)s::text[]) as s(stream)
+ cross join lateral (select sum(events) as events, count(*) as types from penstock.tally_now where stream = s.stream) t
+ cross join lateral (select coalesce(sum(k.events), 0) as events from penstock.tally_step k
+                      where k.stream = s.stream
+                        and k.upto = (select max(upto) from penstock.tally_step where stream = s.stream)) k
+  join penstock.tally_now n on n.stream = s.stream
+ where t.events - k.events >= greatest(%(growth)s, 20 * t.types)
+on conflict do nothing;
+
+-- name: stats.now
+-- Events per stream and type up to an offset behind the last mark: the counts at the mark, and a short tail.
+with mark as materialized (select coalesce(max(upto), 0) as upto from penstock.tally_mark)
 select stream, event_type, sum(events)::bigint as events from (
-  select t.stream, t.event_type, t.events from penstock.tally t, base where t.upto = base.upto and t.stream <> ''
+  select stream, event_type, events from penstock.tally_now where %(stream)s::text is null or stream = %(stream)s
   union all
-  select e.stream, e.event_type, count(*) from penstock.events e, base
-   where e."offset" > base.upto and e."offset" <= %(upto)s group by e.stream, e.event_type) counted
+  select stream, event_type, count(*) from (
+    select e.stream, e.event_type from penstock.events e
+     where e."offset" > (select upto from mark) and e."offset" <= %(upto)s
+       and (%(stream)s::text is null or e.stream = %(stream)s)) tail
+   group by stream, event_type) counted
  group by stream, event_type;
 
+-- name: stats.at
+-- Events per type of streams up to offsets. Each is counted from the step below it, or, where that is nearer
+-- (`relative`), from the offset asked for before it.
+with asked as (
+  select stream, "offset", coalesce(lag("offset") over (partition by stream order by "offset"), 0) as before
+    from unnest(%(streams)s::text[], %(offsets)s::bigint[]) as a(stream, "offset")
+), placed as materialized (
+  select a.*, coalesce((select s.upto from penstock.tally_step s where s.stream = a.stream and s.upto <= a."offset"
+                         order by s.upto desc limit 1), 0) as base from asked a
+)
+select p.stream, p."offset", p.before > p.base as relative, c.event_type, c.events
+  from placed p
+  left join lateral (
+    select event_type, sum(events)::bigint as events from (
+      select s.event_type, s.events from penstock.tally_step s
+       where s.stream = p.stream and s.upto = p.base and p.before <= p.base
+      union all
+      select e.event_type, 1 from (select event_type from penstock.events
+                                    where stream = p.stream and "offset" > greatest(p.before, p.base)
+                                      and "offset" <= p."offset" offset 0) e) counted
+     group by event_type) c on true
+ order by p.stream, p."offset";
+
+-- name: stats.lanes
+-- Every lane of groups: how far it has got, and how many events it has passed.
+select g.group_id, (l.number - 1)::int as lane, coalesce(c.high, l.start) as cursor, c.total
+  from penstock.groups g
+ cross join lateral unnest(g.starts) with ordinality as l(start, number)
+  left join lateral (select high, total from penstock.leases
+                      where group_id = g.group_id and lanes = g.lanes and lane = l.number - 1 and fresh
+                      order by high desc limit 1) c on true
+ where (%(stream)s::text is null or g.stream = %(stream)s) and (%(group_name)s::text is null or g.group_name = %(group_name)s)
+ order by g.group_id, lane;
+
 -- name: stats.rows
--- Exception rows of every group by state, split at the cursor of their lane.
-select d.group_id, d.state, d."offset" > l.cursor as ahead, count(*) as rows
-  from penstock.deliveries d
-  join penstock.lane l on l.group_id = d.group_id and l.lane = d.bucket * l.lanes / 256
+-- Exception rows by state, split at the cursor of their lane; the first of each kind.
+with lanes as materialized (
+  select group_id, lane, lanes, cursor from penstock.lane
+   where (%(stream)s::text is null or stream = %(stream)s) and (%(group_name)s::text is null or group_name = %(group_name)s)
+)
+select d.group_id, d.state, d."offset" > l.cursor as ahead, count(*) as rows, min(d."offset") as first
+  from lanes l join penstock.deliveries d on d.group_id = l.group_id and d.bucket * l.lanes / 256 = l.lane
  group by 1, 2, 3;
 
 -- name: stats.groups
-select g.group_id,
-       (select coalesce(sum(r.members), 0) from penstock.returned r where r.group_id = g.group_id) as returned,
-       (select coalesce(sum(l.members), 0) from penstock.open_lease l
-         where l.group_id = g.group_id and l.offsets is null) as open,
-       (select count(*) from penstock.open_lease l where l.group_id = g.group_id) as leases,
-       (select coalesce(sum(l.answer[1]), 0)
-          from generate_series(0, g.lanes - 1) as n(lane)
-         cross join lateral (select answer, ended_at from penstock.leases
-                              where group_id = g.group_id and lanes = g.lanes and lane = n.lane
-                              order by id desc limit 1000) l
-         where l.ended_at > %(now)s::timestamptz - interval '60 seconds') as recent
-  from penstock.groups g;
+-- What waits as ranges, what is in work, and the rate, from the newest leases of every lane: over a minute, or over the
+-- time that as many leases as are looked at reach back.
+select g.group_id, coalesce(r.members, 0) as returned, o.members as open, o.leases, n.rate
+  from penstock.groups g
+  left join (select group_id, sum(members) as members from penstock.returned group by group_id) r
+    on r.group_id = g.group_id
+ cross join lateral (
+       select coalesce(sum(l.members) filter (where l.offsets is null), 0) as members, count(*) as leases
+         from penstock.open_lease l where l.group_id = g.group_id) o
+ cross join lateral (
+       select coalesce(sum(lane.rate), 0)::double precision as rate from generate_series(0, g.lanes - 1) as s(lane)
+        cross join lateral (
+              select sum(answer[1]) / case when count(*) = %(looked)s
+                       then greatest(1, extract(epoch from %(now)s::timestamptz - min(ended_at))) else 60 end as rate
+                from (select answer, ended_at from penstock.leases
+                       where group_id = g.group_id and lanes = g.lanes and lane = s.lane
+                       order by id desc limit %(looked)s) l
+               where ended_at > %(now)s::timestamptz - interval '60 seconds') lane) n
+ where (%(stream)s::text is null or g.stream = %(stream)s) and (%(group_name)s::text is null or g.group_name = %(group_name)s);
 
--- name: stats.oldest
--- When the oldest event that a group has not finished was created.
-select least(
-  (select e.created_at from penstock.events e
-    where e.stream = %(stream)s and e."offset" > (select min(cursor) from penstock.lane where group_id = %(group_id)s)
-    order by e."offset" limit 1),
-  (select e.created_at from penstock.events e
-    where e.stream = %(stream)s and e."offset" > (select min(low) from penstock.returned where group_id = %(group_id)s)
-    order by e."offset" limit 1),
-  (select e.created_at from penstock.events e
-    where e.stream = %(stream)s and e."offset" > (select min(coalesce(low, offsets[1] - 1)) from penstock.open_lease
-                                                where group_id = %(group_id)s)
-    order by e."offset" limit 1),
-  (select e.created_at from penstock.events e
-    where e."offset" = (select min("offset") from penstock.deliveries where group_id = %(group_id)s and state = 'PENDING'))
-) as created_at;
+-- name: stats.created
+select "offset", created_at from penstock.events where "offset" = any(%(offsets)s::bigint[]);
+
+-- name: stats.oldest_held
+-- The oldest event of groups in a returned range or in an open lease: of each lane's lowest, and of each lease.
+select group_id, min(created_at) as created_at from (
+  select r.group_id, (
+         select e.created_at from penstock.events e
+          where e.stream = g.stream and e."offset" > r.low and e."offset" <= r.high
+            and coalesce(e.bucket, mod(e."offset", 256)) * r.lanes / 256 = r.lane
+            and (b.type_regex is null or e.event_type ~ b.type_regex)
+            and (b.headers is null or e.headers @> b.headers)
+            and not exists (select 1 from penstock.deliveries d where d.group_id = r.group_id and d."offset" = e."offset")
+          order by e."offset" limit 1) as created_at
+    from (select distinct on (group_id, lanes, lane) * from penstock.returned
+           where group_id = any(%(ids)s::int[]) and members > 0 order by group_id, lanes, lane, low) r
+    join penstock.groups g on g.group_id = r.group_id
+    join penstock.bindings b on b.id = r.binding
+  union all
+  select l.group_id, (
+         select e.created_at from penstock.events e
+          where e.stream = g.stream and e."offset" > l.low and e."offset" <= l.high
+            and coalesce(e.bucket, mod(e."offset", 256)) * l.lanes / 256 = l.lane
+            and (b.type_regex is null or e.event_type ~ b.type_regex)
+            and (b.headers is null or e.headers @> b.headers) and e."offset" <> all (l.holes)
+          order by e."offset" limit 1)
+    from unnest(%(ids)s::int[]) as i(group_id)
+   cross join lateral (select * from penstock.open_lease o where o.group_id = i.group_id and o.offsets is null offset 0) l
+    join penstock.groups g on g.group_id = l.group_id
+    join penstock.bindings b on b.id = l.binding) held
+ group by group_id;
+
+-- name: stats.oldest_beyond
+-- The first event a group wants beyond the cursors of its lanes, as far as one look reaches.
+select g.group_id, (
+       select e.created_at from (
+         select "offset", created_at, event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket
+           from penstock.events
+          where stream = g.stream and "offset" > greatest(g.after, b.low) and "offset" <= least(b.high, %(upto)s::bigint)
+          order by "offset" limit %(scan)s) e
+        where e."offset" > (g.cursors ->> (e.bucket * g.lanes / 256)::int)::bigint
+          and (b.type_regex is null or e.event_type ~ b.type_regex)
+          and (b.headers is null or e.headers @> b.headers)
+          and not exists (select 1 from penstock.deliveries d where d.group_id = g.group_id and d."offset" = e."offset")
+        order by e."offset" limit 1) as created_at
+  from jsonb_to_recordset(%(rows)s::jsonb) as g(group_id int, stream text, lanes int, after bigint, cursors jsonb)
+ cross join lateral (select * from penstock.binding_span where group_id = g.group_id offset 0) b;
 
 -- name: stats.beyond
 -- Wanted events beyond the cursors of a group that filters by header, as far as one look reaches.

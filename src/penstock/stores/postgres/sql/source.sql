@@ -2,9 +2,9 @@
 select coalesce(max(upto), 0) as upto from penstock.pruned where stream = %(stream)s;
 
 -- name: source.counted
--- Events of a stream up to every block that is counted already, from `first` on.
-select upto, sum(events)::bigint as events from penstock.tally
- where stream = %(stream)s and upto >= %(first)s and upto <= %(high)s group by upto order by upto;
+-- Events of a stream up to every step of the tally within a range.
+select upto, sum(events)::bigint as events from penstock.tally_step
+ where stream = %(stream)s and upto >= %(low)s and upto <= %(high)s group by upto order by upto;
 
 -- name: source.count
 -- The same for what is not counted yet, in blocks of its own: the index alone answers.

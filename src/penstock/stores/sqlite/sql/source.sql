@@ -2,9 +2,9 @@
 select coalesce(max(upto), 0) as upto from penstock_pruned where stream = :stream;
 
 -- name: source.counted
--- Events of a stream up to every block that is counted already, from `first` on.
-select upto, sum(events) as events from penstock_tally
- where stream = :stream and upto >= :first and upto <= :high group by upto order by upto;
+-- Events of a stream up to every step of the tally within a range.
+select upto, sum(events) as events from penstock_tally_step
+ where stream = :stream and upto >= :low and upto <= :high group by upto order by upto;
 
 -- name: source.count
 -- The same for what is not counted yet, in blocks of its own: the index alone answers.

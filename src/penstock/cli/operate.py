@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -170,6 +171,35 @@ def reap(session: Session) -> None:
     with session.open() as log:
         ended = log.reap()
     session.answer({"ended": ended}, lambda: Text(f"{ended:,} expired leases ended"))
+
+
+@command(root, "prune", panel=OPERATE, example="penstock prune orders --before -30d")
+def prune(
+    session: Session,
+    *,
+    stream: Stream,
+    before: Annotated[
+        str | None, typer.Option("--before", metavar="TIME", help=f"Events created before: {TIME_HELP}.")
+    ] = None,
+    upto: Annotated[
+        int | None, typer.Option("--upto", metavar="OFFSET", min=0, help="Events up to this offset.")
+    ] = None,
+    keep_dead: Annotated[
+        bool, typer.Option("--keep-dead/--drop-dead", help="Keep dead letters and their events.")
+    ] = True,
+    yes: Yes = False,
+    by: By = None,
+) -> None:
+    """Remove events that every group has finished with, and what was recorded about them."""
+    if (before is None) == (upto is None):
+        raise Usage("Say how far to prune: either --before TIME or --upto OFFSET.")
+    moment = parse_optional(before, "--before")
+    with session.open() as log:
+        session.confirm(
+            yes or not sys.stdin.isatty(), lambda: f"Remove what every group of {stream} has finished with?"
+        )
+        count = log.prune(stream, before=moment, upto=upto, keep_dead=keep_dead, by=by).count
+    session.answer({"stream": stream, "count": count}, lambda: Text(f"{stream}: {count:,} events removed"))
 
 
 def _chosen(ids: Sequence[str] | None) -> list[Any]:

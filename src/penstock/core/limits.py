@@ -30,6 +30,7 @@ LANES_DEFAULT: Final = 8
 
 TALLY_EVERY: Final = 10_000  # offsets between two marks up to which the log is counted
 TALLY_GROWTH: Final = 10_000  # events by which a stream grows before its counts at a mark are kept
+PRUNE_BATCH: Final = 10_000  # events, or leases, that prune removes in one transaction
 
 FIRST_LEASE: Final = 64  # events in the first lease of a worker that does not know its handlers yet
 BATCH_SECONDS: Final = 2.0

@@ -11,7 +11,7 @@ from penstock.core.event import check_key, check_time
 from penstock.errors import FilterNeeded, InvalidInput
 from penstock.log import checking
 from penstock.log.transacting import Transacting
-from penstock.stores import operate, rewind
+from penstock.stores import operate, prune
 from penstock.stores.operate import Filter
 
 
@@ -94,8 +94,24 @@ class Operating(Transacting):
             raise InvalidInput("key is missing.")
         return Moved(self._run(lambda tx: operate.skip(tx, stream, group, known, by or checking.whoami())))
 
-    def prune(self, stream: str, *, upto: int, by: str | None = None) -> Moved:
-        """Remove events up to an offset that every group has finished with."""
-        return Moved(
-            self._run(lambda tx: rewind.prune(tx, stream, checking.count(upto, "upto"), by or checking.whoami()))
-        )
+    def prune(
+        self,
+        stream: str,
+        *,
+        before: datetime | None = None,
+        upto: int | None = None,
+        keep_dead: bool = True,
+        by: str | None = None,
+    ) -> Moved:
+        """Remove events created before a time, or up to an offset, that every group has finished with.
+
+        It goes around what is needed: what a group has not finished, and, with `keep_dead`, dead letters. Leases, rows
+        and history of what is removed go along. Many short transactions: stopped in the middle, it is done so far.
+        """
+        if (before is None) == (upto is None):
+            raise InvalidInput("Say how far to prune: either before= (a time) or upto= (an offset).")
+        moment = check_time(before, "before")
+        position = checking.count(upto, "upto") if moment is None else moment
+        target = self._run(lambda tx: prune.target(tx, stream, position), write=False)
+        pruning = prune.Pruning(stream, target, keep_dead, by or checking.whoami())
+        return Moved(pruning.run(self._run))

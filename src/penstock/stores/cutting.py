@@ -18,8 +18,7 @@ def bounds(
     """(low, high] with every event in question that can no longer change its place; empty where low = high."""
     horizon = tx.horizon()
     high = horizon if upto is None else min(horizon, upto)
-    pruned = tx.one("source.pruned", stream=stream)
-    low = max(after, 0 if pruned is None else pruned.upto)
+    low = after
     if since is not None:
         then = tx.one("source.between", stream=stream, since=since, until=until)
         if then is None or then.first is None:

@@ -99,16 +99,3 @@ class _Piece:
     binding: int
     low: int
     high: int
-
-
-def prune(tx: Transaction, stream: str, upto: int, by: str) -> int:
-    """Remove events that every group has finished with; stops below the first that any still needs."""
-    for group in groups.every(tx, stream):
-        groups.locked(tx, group.stream, group.group_name)
-        needed = tx.one("prune.needed", group_id=group.group_id, lanes=group.lanes)
-        if needed is not None and needed.offset is not None:
-            upto = min(upto, needed.offset)
-    row = tx.one("prune.remove", stream=stream, upto=upto)
-    removed = 0 if row is None else int(row.removed)
-    tx.run("audit.add", by=by, action="prune", stream=stream, group_name=None, count=removed, detail="{}", now=tx.now())
-    return removed

@@ -12,6 +12,8 @@ begin
   execute format('grant usage on penstock.leases_id_seq to %I', role);
   execute format('grant execute on function penstock.remove_deliveries(integer, bigint) to %I', role);
   execute format('grant insert on penstock.bindings, penstock.attempt_log, penstock.audit, penstock.tally to %I', role);
+  execute format('grant insert on penstock.tally_mark, penstock.tally_step to %I', role);
+  execute format('grant insert, update on penstock.tally_now to %I', role);
   execute format('grant insert, update, delete on penstock.staging_attempts, penstock.staged to %I', role);
   execute format('grant insert, update on penstock.writes to %I', role);
   execute format('grant insert on penstock.reader_claims to %I', role);

@@ -137,13 +137,3 @@ select * from penstock.returned where group_id = %(group_id)s and high > %(targe
 
 -- name: rewind.trim_returned
 update penstock.returned set high = %(target)s, members = %(members)s where id = %(id)s;
-
--- name: prune.needed
-select least((select min(cursor) from penstock.lane where group_id = %(group_id)s),
-             (select min(low) from penstock.returned where group_id = %(group_id)s),
-             (select min(coalesce(low, offsets[1] - 1)) from penstock.open_lease where group_id = %(group_id)s),
-             (select min("offset") - 1 from penstock.deliveries
-               where group_id = %(group_id)s and state <> 'PUBLISHED')) as "offset";
-
--- name: prune.remove
-select penstock.remove_events(%(stream)s, %(upto)s) as removed;

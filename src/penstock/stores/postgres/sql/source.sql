@@ -1,6 +1,3 @@
--- name: source.pruned
-select coalesce(max(upto), 0) as upto from penstock.pruned where stream = %(stream)s;
-
 -- name: source.counted
 -- Events of a stream up to every step of the tally within a range.
 select upto, sum(events)::bigint as events from penstock.tally_step

@@ -1,6 +1,3 @@
--- name: source.pruned
-select coalesce(max(upto), 0) as upto from penstock_pruned where stream = :stream;
-
 -- name: source.counted
 -- Events of a stream up to every step of the tally within a range.
 select upto, sum(events) as events from penstock_tally_step

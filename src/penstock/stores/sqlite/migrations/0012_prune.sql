@@ -1,0 +1,2 @@
+-- Prune needs functions of the owner in PostgreSQL only.
+select 1;

@@ -1,0 +1,219 @@
+"""Prune: what goes, what stays, and that every count, read and history is true afterwards."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.core import limits
+from penstock.stores import tally
+from penstock.testing import VirtualClock
+from tests.conformance.helpers import drain, orders, raw, states
+from tests.conformance.test_stats import check
+
+
+def sizes(url: str) -> dict[str, int]:
+    tables = ("events", "leases", "deliveries", "attempt_log", "returned", "tally_step", "tally_now", "fingerprints")
+    with raw(url) as sql:
+        return {name: sql(f"select count(*) from penstock.{name}")[0][0] for name in tables}
+
+
+@pytest.mark.shows("K48")
+def test_prune_goes_around_dead_letters_and_unfinished_events(clocked: penstock.Log, clock: VirtualClock) -> None:
+    log = clocked
+    ids = orders(log, 20)
+    log.create_group("orders", "g")
+    lease = log.claim("orders", "g", limit=12, claimed_by="w")
+    assert lease is not None
+    lease.settle(dead={ids[2]: "no"}, failed={ids[5]: "later"})
+    assert log.prune("orders", upto=10**6).count == 10, "capped at the horizon, and around what is needed"
+    assert [event.event_id for event in log.read("orders")] == [ids[2], ids[5], *ids[12:]]
+    assert states(log) == {ids[2]: "DEAD", ids[5]: "PENDING", **dict.fromkeys(ids[12:], "PENDING")}
+    assert log.delivery("orders", "g", ids[2]).history, "a dead letter keeps its history"
+    check(log, clock.now())
+    later = orders(log, 5)
+    log.create_group("orders", "new")
+    check(log, clock.now())
+    assert set(drain(log, group="new")) == {ids[2], ids[5], *ids[12:], *later}, "nothing that comes later is hidden"
+    assert log.redrive("orders", "g", all=True).count == 1
+    clock.advance(100)
+    drain(log)
+    check(log, clock.now())
+    assert log.prune("orders", upto=log.end()).count == 15
+    assert log.read("orders", limit=100) == [] or len(log.read("orders", limit=100)) == 0
+    check(log, clock.now())
+    assert [(one.lag, one.published, one.oldest_seconds) for one in log.stats().groups] == [(0, 0, None)] * 2
+
+
+@pytest.mark.shows("K48")
+def test_dead_letters_go_when_they_are_told_to(clocked: penstock.Log, clock: VirtualClock) -> None:
+    log = clocked
+    ids = orders(log, 6)
+    for group in ("g", "other"):
+        log.create_group("orders", group)
+        lease = log.claim("orders", group, limit=6, claimed_by="w")
+        assert lease is not None
+        lease.settle(dead={ids[1]: "no"})
+    assert log.prune("orders", upto=log.end()).count == 5
+    assert log.prune("orders", upto=log.end(), keep_dead=False).count == 1
+    assert states(log) == {} and [one.dead for one in log.stats().groups] == [0, 0]
+    check(log, clock.now())
+
+
+@pytest.mark.shows("K48")
+def test_leases_history_and_counts_of_what_is_gone_go_along(
+    log: penstock.Log, log_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tally, "TALLY_EVERY", 20)
+    monkeypatch.setattr(tally, "TALLY_GROWTH", 20)
+    monkeypatch.setattr(limits, "TALLY_GROWTH", 20)
+    monkeypatch.setattr(limits, "PRUNE_BATCH", 7)
+    log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
+    log.create_group("orders", "keyed", ordering="key")
+    left = []
+    for _ in range(4):
+        ids = orders(log, 30, ordering_key="c")
+        for group in ("g", "keyed"):
+            lease = log.claim("orders", group, limit=10, claimed_by="w")
+            assert lease is not None
+            lease.settle(failed={lease.events[3].event_id: "no"})
+            while not log.drained("orders", group):
+                drain(log, group=group, limit=10)
+        log.reap()
+        assert log.prune("orders", upto=log.end()).count == 30
+        left.append(sizes(log_url))
+        assert not ids or log.stats().streams == ()
+    assert left[-1] == left[1], "nothing grows"
+    assert left[-1]["leases"] <= 2 * 9 and left[-1]["attempt_log"] == left[-1]["deliveries"] == 0
+    assert left[-1]["tally_step"] == left[-1]["tally_now"] == 0
+
+
+@pytest.mark.shows("K48")
+def test_by_time_and_refusals(clocked: penstock.Log, clock: VirtualClock) -> None:
+    log = clocked
+    orders(log, 3)
+    clock.advance(10)
+    between = clock.now()
+    clock.advance(10)
+    later = orders(log, 2)
+    for wrong in ({}, {"upto": 3, "before": between}, {"upto": -1}, {"before": between.replace(tzinfo=None)}):
+        with pytest.raises(penstock.PenstockError):
+            log.prune("orders", **wrong)  # type: ignore[arg-type]
+    assert log.prune("orders", before=between).count == 3
+    assert [event.event_id for event in log.read("orders")] == later
+    again = log.append("orders", {"n": 0}, type="order.created", event_id=penstock.event_id("first"))
+    assert not again.duplicate
+    clock.advance(1)
+    assert log.prune("orders", before=clock.now()).count == 3
+    assert not log.append("orders", {"n": 0}, type="order.created", event_id=penstock.event_id("first")).duplicate
+
+
+@pytest.mark.shows("K48")
+@pytest.mark.parametrize("seed", range(4))
+def test_everything_is_true_after_any_history_with_prunes(  # noqa: PLR0915
+    clocked: penstock.Log, clock: VirtualClock, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, dice = clocked, random.Random(seed)
+    monkeypatch.setattr(tally, "TALLY_EVERY", 16)
+    monkeypatch.setattr(tally, "TALLY_GROWTH", 24)
+    monkeypatch.setattr(limits, "TALLY_GROWTH", 24)
+    monkeypatch.setattr(limits, "PRUNE_BATCH", 9)
+    groups: list[str] = []
+
+    def append() -> None:
+        events = [
+            {
+                "payload": n,
+                "type": dice.choice("abc"),
+                "ordering_key": dice.choice([None, "x", "y", "z"]),
+                "headers": dice.choice([None, {"region": "eu"}]),
+            }
+            for n in range(dice.randrange(5, 30))
+        ]
+        log.append_many("s", events)
+
+    def create() -> None:
+        groups.append(f"g{len(groups)}")
+        log.create_group(
+            "s",
+            groups[-1],
+            start=dice.choice(["beginning", "end", dice.randrange(100)]),
+            types=dice.choice([None, None, ["a"], ["b", "c"]]),
+            headers=dice.choice([None, None, {"region": "eu"}]),
+            ordering=dice.choice([None, "key"]),
+            lanes=None,
+        )
+
+    def work() -> None:
+        for _ in range(dice.randrange(1, 6)):
+            lease = log.claim("s", dice.choice(groups), limit=dice.randrange(5, 30), claimed_by="w", lease_seconds=60)
+            if lease is None or dice.random() < 0.1:
+                continue
+            ids = [event.event_id for event in lease.events]
+            dice.shuffle(ids)
+            failed, dead, back = ids[:1], ids[1:2], ids[2:3]
+            if dice.random() < 0.6:
+                failed, dead, back = [], [], []
+            lease.settle(failed=dict.fromkeys(failed, "no"), dead=dict.fromkeys(dead, "no"), released=back)
+
+    def operate() -> None:
+        group = dice.choice(groups)
+        action: Callable[[], Any] = dice.choice(
+            [
+                lambda: log.redrive("s", group, all=True),
+                lambda: log.replay("s", group, type="a"),
+                lambda: log.rewind("s", group, to=dice.randrange(max(1, log.end()))),
+                lambda: log.bind("s", group, types=[dice.choice("abc")]),
+            ]
+        )
+        with suppress(penstock.Pruned):
+            action()
+
+    def prune() -> None:
+        upto, keep_dead = dice.randrange(log.end() + 20), dice.random() < 0.7
+        before = {event.event_id: event.offset for event in log.read("s", limit=100_000)}
+        needed = {
+            one.event_id
+            for group in groups
+            for one in log.deliveries("s", group, limit=100_000)
+            if str(one.state) in ("PENDING", "CLAIMED", *(["DEAD"] if keep_dead else []))
+        }
+        finished = {group: states(log, "s", group) for group in groups}
+        history = {
+            group: {one: log.delivery("s", group, one).history for one in finished[group]} for group in groups[:1]
+        }
+        gone = log.prune("s", upto=upto, keep_dead=keep_dead).count
+        left = {event.event_id for event in log.read("s", limit=100_000)}
+        assert gone == len(before) - len(left)
+        assert left >= needed and left >= {one for one, offset in before.items() if offset > upto}
+        for group in groups:
+            assert states(log, "s", group) == {one: state for one, state in finished[group].items() if one in left}
+        for group, lines in history.items():
+            for one in left & set(lines):
+                assert log.delivery("s", group, one).history == lines[one]
+
+    append()
+    create()
+    for _ in range(25):
+        dice.choice([append, append, create, work, work, work, operate, prune])()
+        clock.advance(dice.choice([0, 1, 40]))
+        if dice.random() < 0.5:
+            log.reap()
+            check(log, clock.now())
+    prune()
+    check(log, clock.now())
+    for group in groups:
+        wanted = {one for one, state in states(log, "s", group).items() if state in ("PENDING", "CLAIMED")}
+        clock.advance(100_000)
+        log.reap()
+        seen: set[Any] = set()
+        while found := drain(log, "s", group):
+            seen |= set(found)
+            clock.advance(100_000)
+        assert seen == wanted, "whoever goes on finds what was pending, no more and no less"
+    check(log, clock.now())

@@ -268,6 +268,67 @@ def test_rows_of_an_expired_list_are_suspects_and_come_back_alone(clocked: penst
         lease.settle()
 
 
+@pytest.mark.shows("K44")
+@pytest.mark.parametrize("ordering", [None, "key"])
+def test_rows_of_a_lost_list_come_back_in_sixteen_parts(
+    clocked: penstock.Log, clock: VirtualClock, ordering: str | None
+) -> None:
+    log = clocked
+    ids = orders(log, 40)
+    log.create_group(
+        "orders", "g", retry=penstock.Retry(base_seconds=1, factor=1, jitter=0), ordering=ordering, lanes=1
+    )
+    claimed(log).settle(failed=dict.fromkeys(ids, "no"))
+    clock.advance(1)
+    assert len(claimed(log)) == 40
+    clock.advance(61)
+    parts = []
+    while (lease := log.claim("orders", "g", limit=100, claimed_by="w")) is not None:
+        parts.append([event.event_id for event in lease.events])
+        lease.settle()
+    assert [one for part in parts for one in part] == ids
+    assert [len(part) for part in parts] == [3] * 8 + [2] * 8
+
+
+@pytest.mark.shows("K44")
+def test_a_part_that_is_lost_again_is_cut_again_and_what_died_alone_stays_alone(
+    clocked: penstock.Log, clock: VirtualClock
+) -> None:
+    log = clocked
+    ids = orders(log, 40)
+    log.create_group("orders", "g", retry=penstock.Retry(max_attempts=5, base_seconds=1, factor=1, jitter=0))
+    claimed(log).settle(failed=dict.fromkeys(ids, "no"))
+    clock.advance(1)
+    poison = ids[1]
+    sizes = []
+    while (lease := log.claim("orders", "g", limit=100, claimed_by="w")) is not None:
+        if poison in {event.event_id for event in lease.events}:
+            sizes.append(len(lease))
+            clock.advance(61)
+        else:
+            lease.settle()
+    assert sizes == [40, 3, 1]
+    orders(log, 5)
+    others = claimed(log)
+    others.settle(failed={event: "no" for event in others.events})
+    clock.advance(1)
+    assert sorted(len(claimed(log)) for _ in range(2)) == [1, 5], "it has no company until it is resolved"
+
+
+@pytest.mark.shows("K45", "K46")
+def test_failures_beyond_the_finished_part_get_rows_and_the_range_steps_over_them(clocked: penstock.Log) -> None:
+    log = clocked
+    ids = orders(log, 6)
+    log.create_group("orders", "g", retry=penstock.Retry(base_seconds=1, jitter=0))
+    settled = claimed(log).settle(failed={ids[2]: "no"}, dead={ids[4]: "no"}, released=[ids[1], ids[3], ids[5]])
+    assert (settled.published, settled.failed, settled.dead, settled.released) == (1, 1, 1, 3)
+    again = claimed(log)
+    assert again.is_range and [event.event_id for event in again.events] == [ids[1], ids[3], ids[5]]
+    assert [event.attempts for event in again.events] == [2, 2, 2]
+    states = [log.delivery("orders", "g", one).state for one in ids]
+    assert states == ["PUBLISHED", "CLAIMED", "PENDING", "CLAIMED", "DEAD", "CLAIMED"]
+
+
 @pytest.mark.shows("K17")
 def test_a_release_gives_the_untouched_end_back_as_a_range(clocked: penstock.Log, log_url: str) -> None:
     ids = orders(clocked, 1_000)

@@ -73,6 +73,9 @@ class Passed:
     """A stretch without a member was passed; claim again at once."""
 
 
+DEATHS = frozenset({"process_died", "out_of_memory", "lease_expired"})  # error codes: it took its process down
+
+
 class Failure(NamedTuple):
     """Why an event did not succeed. (A tuple: thousands of them cross from the handlers' process.)"""
 
@@ -95,11 +98,12 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Everything a settle says. Members named nowhere, up to `upto`, are done; those above come back as a range."""
+    """Everything a settle says. Members named nowhere are done up to `upto`, and come back as one range above it."""
 
     failed: Mapping[int, Failure] = field(default_factory=dict)
     dead: Mapping[int, Failure] = field(default_factory=dict)
     released: Set[int] = frozenset()
+    suspects: Mapping[int, Failure] = field(default_factory=dict)  # one of them took a process down: nobody knows which
     upto: int | None = None
     due_after_seconds: float = 0.0
     effects: Effects = field(default_factory=Effects)
@@ -140,17 +144,51 @@ def cut(members: Sequence[int], low: int, high: int, pieces: int = SUSPECT_PIECE
     return parts
 
 
-def split_released(members: Sequence[int], released: Set[int], low: int, high: int) -> tuple[int, frozenset[int]]:
+def suspect_parts(lease_id: int, offsets: Sequence[int]) -> dict[int, int]:
+    """The part of a lost lease that each of its rows belongs to; a later lease takes rows of one part only.
+
+    >>> suspect_parts(7, [10, 20, 30])
+    {10: 112, 20: 113, 30: 114}
+    """
+    pieces = cut(sorted(offsets), 0, 0)
+    rows = iter(sorted(offsets))
+    return {
+        next(rows): lease_id * SUSPECT_PIECES + number
+        for number, (_, _, width) in enumerate(pieces)
+        for _ in range(width)
+    }
+
+
+def alone(offset: int) -> int:
+    """The part of a row that died alone: it is claimed alone until it is resolved."""
+    return -offset
+
+
+def part_after(part: int | None, given: int | None, *, failures: int) -> int | None:
+    """A row's part after it was given back: a part ends with a failure of its own, being alone does not."""
+    if given is not None:
+        return given
+    return part if failures == 0 or (part is not None and part < 0) else None
+
+
+def split_released(
+    members: Sequence[int], released: Set[int], low: int, high: int, rows: Set[int] = frozenset()
+) -> tuple[int, frozenset[int]]:
     """Where the finished part of a range ends, and which members are given back one by one.
 
-    The released end of a lease goes back as one range; anything released before it goes back as rows.
+    The released end of a lease goes back as one range, which steps over those that failed and get `rows` of their own;
+    anything released before it goes back as rows.
 
     >>> split_released([1, 2, 3, 4], {2, 3, 4}, low=0, high=9)
     (1, frozenset())
+    >>> split_released([1, 2, 3, 4], {2, 4}, low=0, high=9, rows={3})
+    (1, frozenset())
     """
     keep = len(members)
-    while keep and members[keep - 1] in released:
+    while keep and (members[keep - 1] in released or members[keep - 1] in rows):
         keep -= 1
+    while keep < len(members) and members[keep] in rows:
+        keep += 1
     if keep == len(members):
         return high, frozenset(released)
     upto = members[keep - 1] if keep else low

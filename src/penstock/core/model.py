@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from penstock.core import limits
 from penstock.core.delivery import Reason, State
 from penstock.core.lanes import bucket_of, lane_of
-from penstock.core.lease import Outcome, cut, split_released
+from penstock.core.lease import Outcome, alone, cut, part_after, split_released, suspect_parts
 from penstock.core.ordering import held_back
 from penstock.core.retry import Retry
 from penstock.core.routing import matches
@@ -44,6 +44,7 @@ class ModelRow:
     replays: int = 0
     lease: int | None = None
     claimed_by: str | None = None
+    part: int | None = None  # of a lost lease
 
 
 @dataclass(slots=True)
@@ -268,10 +269,7 @@ class GroupModel:
         return candidates[: min(limit, limits.ROWS_PER_LEASE)]
 
     def _claim_rows(self, lane: int, due: list[int], claimed_by: str) -> ModelLease:
-        if self.rows[due[0]].reason == SUSPECT:
-            taken = due[:1]
-        else:
-            taken = sorted(offset for offset in due if self.rows[offset].reason != SUSPECT)
+        taken = sorted(offset for offset in due if self.rows[offset].part == self.rows[due[0]].part)
         lease = self._open(lane, False, 0, 0, taken, 0, 0, claimed_by)
         for offset in taken:
             row = self.rows[offset]
@@ -280,22 +278,20 @@ class GroupModel:
         return lease
 
     def _ordered_candidates(self, mine: Mapping[int, ModelRow]) -> list[int]:
-        """Rows whose turn it is: from the lowest unresolved one of their key, ending before the first not due."""
+        """Rows whose turn it is: from the lowest unresolved one of their key, ending before the first that is not due
+        or is of another part."""
         stopped: set[str] = set()
-        seen: set[str] = set()
+        parts: dict[str, int | None] = {}
         candidates: list[int] = []
         for offset, row in mine.items():
             if self.resolved(row):
                 continue
             key = self.events[offset - 1].key or f"\0{offset}"
             due = row.state is State.PENDING and row.available_at <= self.now
-            if due and key not in stopped and (row.reason != SUSPECT or key not in seen):
+            if due and key not in stopped and parts.setdefault(key, row.part) == row.part:
                 candidates.append(offset)
-                if row.reason == SUSPECT:
-                    stopped.add(key)
             else:
                 stopped.add(key)
-            seen.add(key)
         return candidates
 
     def _open(
@@ -342,26 +338,32 @@ class GroupModel:
         dead: Iterable[int] = (),
         released: Iterable[int] = (),
         due_after_seconds: float = 0.0,
+        died: Iterable[int] = (),
+        suspects: Iterable[int] = (),
     ) -> tuple[int, int, int, int]:
-        """Returns (published, failed, dead, released); the released end comes back after the delay."""
+        """Returns (published, failed, dead, released); the released end comes back after the delay. Those that `died`
+        failed by taking their process down; of the `suspects` one did, and nobody knows which."""
         lease = self.holder(lease_id)
-        failing, burying, releasing = set(failed), set(dead), set(released)
-        upto = max(lease.members)
+        failing, burying, releasing = {*failed, *died}, set(dead), set(released)
+        parts = suspect_parts(lease.id, [*suspects]) | {offset: alone(offset) for offset in died}
+        upto, beyond = max(lease.members), list[int]()
         if lease.is_range:
-            upto, singles = split_released(lease.members, releasing, lease.low, lease.high)
+            rows = failing | burying | parts.keys()
+            upto, singles = split_released(lease.members, releasing, lease.low, lease.high, rows)
             releasing = set(singles)
+            beyond = [offset for offset in lease.members if offset > upto and offset in rows]
         finished = [offset for offset in lease.members if offset <= upto]
-        tail = len(lease.members) - len(finished)
+        tail = len(lease.members) - len(finished) - len(beyond)
         blocked: set[int] = set()
         if self.ordered:
             members = [(offset, self.events[offset - 1].key) for offset in finished]
-            stopped = failing | releasing | (burying if self.on_dead == "halt" else set())
+            stopped = failing | releasing | parts.keys() | (burying if self.on_dead == "halt" else set())
             # A failure that exhausts the budget does not stop its key either, unless the group halts.
             stopped -= {o for o in failing if self._exhausted(lease, o) and self.on_dead != "halt"}
             blocked = set(held_back(members, stopped))
         counts = [0, 0, 0, 0]
-        for offset in finished:
-            counts[self._settle_one(lease, offset, failing, burying, releasing, blocked)] += 1
+        for offset in finished + beyond:
+            counts[self._settle_one(lease, offset, failing, burying, releasing, blocked, parts)] += 1
         if tail:
             due = self.now + timedelta(seconds=due_after_seconds)
             self.returned.append(ModelReturned(lease.lane, upto, lease.high, lease.attempts, due, lease.replay))
@@ -381,6 +383,7 @@ class GroupModel:
         burying: set[int],
         releasing: set[int],
         blocked: set[int],
+        parts: Mapping[int, int],
     ) -> int:
         row = self.rows.get(offset)
         if offset in blocked or offset in releasing:
@@ -388,21 +391,25 @@ class GroupModel:
             self._put(lease, offset, State.PENDING, 0, self.now, reason)
             return 3
         if offset in burying or offset in failing:
-            return self._fail(lease, offset, burying=offset in burying)
+            return self._fail(lease, offset, burying=offset in burying, part=parts.get(offset))
+        if offset in parts:
+            self._put(lease, offset, State.PENDING, 0, self.now, SUSPECT, parts[offset])
+            return 3
         if row is not None:
             row.state, row.lease, row.claimed_by, row.reason = State.PUBLISHED, None, None, None
+            row.part = None
         else:
             self.done[offset] = lease.attempts
         return 0
 
-    def _fail(self, lease: ModelLease, offset: int, *, burying: bool) -> int:
+    def _fail(self, lease: ModelLease, offset: int, *, burying: bool, part: int | None = None) -> int:
         row = self.rows.get(offset)
         failures = (row.failures if row else 0) + 1
         if burying or self._exhausted(lease, offset):
             self._put(lease, offset, State.DEAD, 1, self.now, None)
             return 2
         delay = timedelta(seconds=self.retry.delay_seconds(failures, u=0.0))
-        self._put(lease, offset, State.PENDING, 1, self.now + delay, Reason.RETRY)
+        self._put(lease, offset, State.PENDING, 1, self.now + delay, Reason.RETRY, part)
         return 1
 
     def _put(
@@ -413,6 +420,7 @@ class GroupModel:
         failures: int,
         available_at: datetime,
         reason: str | None,
+        part: int | None = None,
     ) -> None:
         row = self.rows.get(offset)
         if row is None:
@@ -420,6 +428,7 @@ class GroupModel:
         row.state, row.lease, row.claimed_by = state, None, None
         row.failures += failures
         row.available_at, row.reason = available_at, reason
+        row.part = None if state is State.DEAD else part_after(row.part, part, failures=failures)
 
     def release(self, lease_id: int) -> None:
         """Everything goes back, unblamed and due at once."""
@@ -441,17 +450,17 @@ class GroupModel:
     # --- reap ----------------------------------------------------------------------------------------------------
 
     def reap(self) -> int:
-        """Take back what expired: ranges in pieces, lists as suspects, a lone event as a failure."""
+        """Take back what expired: ranges in pieces, lists in parts, a lone event as a failure."""
         expired = [lease for lease in self.open_leases() if lease.expires_at <= self.now]
         for lease in expired:
             if len(lease.members) == 1:
-                self._fail(lease, lease.members[0], burying=False)
+                self._fail(lease, lease.members[0], burying=False, part=alone(lease.members[0]))
             elif lease.is_range:
                 for low, high, _ in cut(lease.members, lease.low, lease.high):
                     self.returned.append(ModelReturned(lease.lane, low, high, lease.attempts, self.now, lease.replay))
             else:
-                for offset in lease.members:
-                    self._put(lease, offset, State.PENDING, 0, self.now, SUSPECT)
+                for offset, part in suspect_parts(lease.id, lease.members).items():
+                    self._put(lease, offset, State.PENDING, 0, self.now, SUSPECT, part)
             lease.outcome = Outcome.EXPIRED
         return len(expired)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -121,7 +121,7 @@ class Lease:
         burying |= {offset: _failure(error) for offset, error in failing.items() if isinstance(error, Permanent)}
         if len(back) + len(failing) + len(dead or {}) != len(back | failing.keys() | burying.keys()):
             raise NotInLease("An event is named with two outcomes.")
-        upto, back = self.split(back)
+        upto, back = self.split(back, failing.keys() | burying.keys())
         said = Settlement(
             failed={o: _failure(error) for o, error in failing.items() if o not in burying},
             dead=burying,
@@ -134,12 +134,13 @@ class Lease:
         )
         return self.apply(said)
 
-    def split(self, back: set[int]) -> tuple[int | None, set[int]]:
-        """Where the finished part of a range ends, and the single offsets that go back below it."""
+    def split(self, back: set[int], rows: Set[int] = frozenset()) -> tuple[int | None, set[int]]:
+        """Where the finished part of a range ends, and the single offsets that go back below it; `rows` are those that
+        fail, wherever they are."""
         if not self._row.is_range:
             return None, back
         assert self._row.low is not None and self._row.high is not None
-        upto, singles = split_released(self.events.offsets, back, self._row.low, self._row.high)
+        upto, singles = split_released(self.events.offsets, back, self._row.low, self._row.high, rows)
         return upto, set(singles)
 
     def apply(self, said: Settlement) -> Settled:

@@ -159,8 +159,7 @@ class _Attempt:
             due = self.tx.rows("claim.due_rows", **params)
         if not due:
             return None
-        together = due[:1] if due[0].suspect else [row for row in due if not row.suspect]  # a suspect runs alone
-        taken = sorted(row.offset for row in together)
+        taken = sorted(row.offset for row in due if row.part == due[0].part)  # suspects: one part of a lost lease
         lease = self._open(lane, members=len(taken), offsets=taken)
         claimed = self.tx.run(
             "claim.mark_rows",

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock.core.lease import DEATHS
 from penstock.core.limits import SOLO_DEATHS
 from penstock.stores import groups
 from penstock.stores.base import Transaction
 from penstock.stores.groups import Group
-
-DEATHS = frozenset(
-    {"process_died", "out_of_memory", "lease_expired"}
-)  # error codes of events that took their process down
 
 
 def watch(tx: Transaction, group: Group, codes: Iterable[str | None], by: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from penstock.core.delivery import Reason, State
 from penstock.core.lanes import slice_of
-from penstock.core.lease import Failure
+from penstock.core.lease import DEATHS, Failure, alone, suspect_parts
 from penstock.errors import NotInLease
 from penstock.stores.base import Row, Transaction
 from penstock.stores.groups import Group
@@ -65,6 +65,7 @@ class Fate(NamedTuple):
     code: str | None = None
     outcome: str = "failed"  # the word in the attempt log
     dead_at: datetime | None = None
+    part: int | None = None  # of a lost lease: it is claimed again with this part only
 
 
 class Given(NamedTuple):
@@ -128,7 +129,18 @@ def fail(group: Group, member: Row | Member, failure: Failure, now: datetime, ji
     if delay is None:
         delay = group.retry.delay_seconds(failures, u=jitter())
     due = now + timedelta(seconds=delay) if delay else now
-    return Given(member.offset, due, Fate(State.PENDING, Reason.RETRY, 1, failure.message, failure.code))
+    part = alone(member.offset) if failure.code in DEATHS else None
+    return Given(member.offset, due, Fate(State.PENDING, Reason.RETRY, 1, failure.message, failure.code, part=part))
+
+
+def suspect(lease: Row, failures: Mapping[int, Failure], now: datetime) -> list[Given]:
+    """One of these took its process down: they come back in parts, and nobody is blamed yet."""
+    parts = suspect_parts(lease.id, [*failures])
+    fate = Fate(State.PENDING, Reason.SUSPECT, outcome="expired")
+    return [
+        Given(offset, now, fate._replace(error=why.message, code=why.code, part=parts[offset]))
+        for offset, why in failures.items()
+    ]
 
 
 class Member(NamedTuple):

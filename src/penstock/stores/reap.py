@@ -1,4 +1,4 @@
-"""Reap: take back what expired. A range comes back in pieces, a list as suspects, a lone event as a failure."""
+"""Reap: take back what expired. A range comes back in pieces, a list in parts, a lone event as a failure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import random
 from collections.abc import Sequence
 from datetime import datetime
 
-from penstock.core.delivery import Reason, State
+from penstock.core.delivery import Reason
 from penstock.core.lease import Failure, Outcome, Settled, cut
 from penstock.stores import groups, guard
 from penstock.stores.base import Row, Transaction
 from penstock.stores.ending import end_lease
 from penstock.stores.groups import Group
-from penstock.stores.outcomes import Fate, Given, add_returned, fail, members_of, write_rows
+from penstock.stores.outcomes import add_returned, fail, members_of, suspect, write_rows
 
 
 def expired_groups(tx: Transaction, named: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:
@@ -50,8 +50,8 @@ def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
         for low, high, count in cut([row.offset for row in members], lease.low, lease.high):
             add_returned(tx, lease, low, high, count, now, Reason.SUSPECT, message)
     else:
-        suspect = Fate(State.PENDING, Reason.SUSPECT, error=message, code="lease_expired", outcome="expired")
-        write_rows(tx, lease, group, [Given(offset, now, suspect) for offset in lease.offsets], now)
+        failure = Failure("lease_expired", message)
+        write_rows(tx, lease, group, suspect(lease, dict.fromkeys(lease.offsets, failure), now), now)
     end_lease(tx, lease, Outcome.EXPIRED, counts, now, upto=lease.low)
 
 

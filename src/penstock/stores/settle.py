@@ -30,6 +30,7 @@ from penstock.stores.outcomes import (
     fail,
     give_back,
     members_of,
+    suspect,
     unblamed,
     write_rows,
 )
@@ -138,6 +139,8 @@ def _plain(said: Settlement) -> dict[str, Any]:
         more["moves"] = sorted(said.moves)
     if said.unavailable is not None:
         more["unavailable"] = list(said.unavailable)
+    if said.suspects:
+        more["suspects"] = failures(said.suspects)
     return more | {
         "failed": failures(said.failed),
         "dead": failures(said.dead),
@@ -174,7 +177,7 @@ class _Settling:
         """Every event that is named must be in the lease, and be named once."""
         self.failed, self.dead = dict(self.said.failed), dict(self.said.dead)
         self.released = set(self.said.released)
-        named = [*self.failed, *self.dead, *self.released]
+        named = [*self.failed, *self.dead, *self.released, *self.said.suspects]
         wanted = {*named, *self.said.event_effects}
         if len(named) != len({*named}):
             raise NotInLease("An event is named with two outcomes.")
@@ -185,7 +188,7 @@ class _Settling:
         self.known = self._known(wanted)
         strangers = wanted - self.known.keys()
         if self.upto is not None:
-            strangers |= {offset for offset in named if offset > self.upto}
+            strangers |= {offset for offset in self.released if offset > self.upto}
         if strangers:
             raise NotInLease(f"Not in the lease, or beyond its finished part: {sorted(strangers)[:10]}.")
 
@@ -206,7 +209,9 @@ class _Settling:
         given = self._outcomes()
         tail = 0
         if self.upto is not None and self.upto < self.lease.high:
+            # The range that comes back steps over what has a row of its own.
             tail = count_wanted(self.tx, self.group, self.lease, self.upto, self.lease.high)
+            tail -= sum(one.offset > self.upto for one in given)
         if self.lease.offsets is not None:
             named = {one.offset for one in given}
             done = [offset for offset in self.lease.offsets if offset not in named]
@@ -237,6 +242,7 @@ class _Settling:
         given |= {offset: bury(offset, failure, self.now) for offset, failure in self.dead.items()}
         back = unblamed(Reason.RELEASED, self.said.unavailable)
         given |= {offset: Given(offset, self.now, back) for offset in self.released}
+        given |= {one.offset: one for one in suspect(self.lease, self.said.suspects, self.now)}
         if self.group.ordered and given:
             blocked = unblamed(Reason.BLOCKED)
             given |= {offset: Given(offset, self.now, blocked) for offset in self._blocked(given)}

@@ -77,27 +77,29 @@ select count(*) >= %(most)s or bool_or(available_at <= %(waiting_since)s) as rip
    order by available_at limit %(most)s) due;
 
 -- name: claim.due_rows
-select "offset", coalesce(reason = 'suspect', false) as suspect from penstock.deliveries
+select "offset", suspect_part as part from penstock.deliveries
  where group_id = %(group_id)s and state = 'PENDING' and available_at <= %(now)s
    and bucket between %(first_bucket)s and %(last_bucket)s
  order by available_at, "offset" limit %(most)s;
 
 -- name: claim.ordered_rows
--- The rows of a key in offset order from its lowest unresolved one, ending before the first that is not due.
+-- The rows of a key in offset order from its lowest unresolved one, ending before the first that is not due or belongs
+-- to another part of a lost lease.
 with unresolved as (
-  select "offset", ordering_key, coalesce(reason = 'suspect', false) as suspect,
+  select "offset", ordering_key, suspect_part as part,
          state = 'PENDING' and available_at <= %(now)s as due
     from penstock.deliveries
    where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
      and "offset" <= %(ceiling)s and in_order and state <> 'PUBLISHED'
      and (state <> 'DEAD' or (%(halts)s and reason is distinct from 'skipped'))
 ), turns as (
-  select "offset", suspect, due, row_number() over turn as place, bool_and(due and not suspect) over turn as clear
-    from unresolved
+  select "offset", part, bool_and(due and same) over turn as clear from (
+    select *, part is not distinct from first_value(part) over turn as same from unresolved
+    window turn as (partition by ordering_key, case when ordering_key is null then "offset" end order by "offset")) u
   window turn as (partition by ordering_key, case when ordering_key is null then "offset" end order by "offset")
 )
-select "offset", suspect from turns
- where clear or (suspect and due and place = 1)
+select "offset", part from turns
+ where clear
  order by "offset" limit %(most)s;
 
 -- name: claim.mark_rows

@@ -76,19 +76,19 @@ select count(*)::int as members from penstock.events e
 -- (The LIMIT tells the planner how many there are, and OFFSET 0 that each event is to be looked up.)
 with r as materialized (
   select (m.value ->> 0)::bigint as "offset", (m.value ->> 1)::timestamptz as available_at, o.state, o.reason,
-         o.failures, o.error, o.code, o.outcome, o.dead_at
+         o.failures, o.error, o.code, o.outcome, o.dead_at, o.part
     from jsonb_to_recordset(%(rows)s::jsonb) as o(members jsonb, state text, reason text, failures int, error text,
-                                                    code text, outcome text, dead_at timestamptz)
+                                                    code text, outcome text, dead_at timestamptz, part bigint)
    cross join jsonb_array_elements(o.members) m limit %(count)s
 ), written as (
   insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
                                    in_order, state, attempts, failures, replays, available_at, lease, last_error, error_code,
-                                   reason, dead_at, updated_at)
+                                   reason, dead_at, suspect_part, updated_at)
   select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
          coalesce(e.bucket, mod(e."offset", 256)),
          (select ordering is not null from penstock.groups where group_id = %(group_id)s),
          r.state, %(attempts)s, r.failures, %(replays)s, r.available_at,
-         case when r.state = 'DEAD' then %(lease)s::bigint end, r.error, r.code, r.reason, r.dead_at, %(now)s
+         case when r.state = 'DEAD' then %(lease)s::bigint end, r.error, r.code, r.reason, r.dead_at, r.part, %(now)s
     from r cross join lateral (select * from penstock.events where "offset" = r."offset" offset 0) e
    where e.stream = %(stream)s
   returning "offset", attempts, failures, replays
@@ -103,15 +103,18 @@ select %(group_id)s, w."offset", w.attempts, w.failures, w.replays, r.outcome, r
 -- Exceptions out of a list, and a line in the attempt log for each; nobody else changes rows of an open lease.
 with r as materialized (
   select (m.value ->> 0)::bigint as "offset", (m.value ->> 1)::timestamptz as available_at, o.state, o.reason,
-         o.failures, o.error, o.code, o.outcome, o.dead_at
+         o.failures, o.error, o.code, o.outcome, o.dead_at, o.part
     from jsonb_to_recordset(%(rows)s::jsonb) as o(members jsonb, state text, reason text, failures int, error text,
-                                                    code text, outcome text, dead_at timestamptz)
+                                                    code text, outcome text, dead_at timestamptz, part bigint)
    cross join jsonb_array_elements(o.members) m limit %(count)s
 ), written as (
   update penstock.deliveries d
      set state = r.state, claimed_at = null, claimed_by = null, lease = null, failures = d.failures + r.failures,
          available_at = r.available_at, reason = r.reason, last_error = coalesce(r.error, d.last_error),
-         error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = %(now)s
+         error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = %(now)s,
+         -- A part ends with a failure of its own; what died alone stays alone until it is resolved.
+         suspect_part = case when r.state = 'DEAD' then null when r.part is not null then r.part
+                             when r.failures = 0 or d.suspect_part < 0 then d.suspect_part end
     from r cross join lateral (select ctid as place from penstock.deliveries
                                 where group_id = %(group_id)s and "offset" = r."offset" and state = 'CLAIMED'
                                   and lease = %(lease)s offset 0) found
@@ -127,7 +130,7 @@ select %(group_id)s, w."offset", w.attempts, w.failures, w.replays, r.outcome, r
 -- name: settle.publish_rows
 update penstock.deliveries
    set state = 'PUBLISHED', published_at = %(now)s, claimed_at = null, claimed_by = null, lease = null, reason = null,
-       updated_at = %(now)s
+       suspect_part = null, updated_at = %(now)s
  where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'CLAIMED'
    and lease = %(lease)s;
 

@@ -77,27 +77,29 @@ select count(*) >= :most or coalesce(max(available_at <= :waiting_since), 0) as 
    order by available_at limit :most);
 
 -- name: claim.due_rows
-select "offset", coalesce(reason = 'suspect', 0) as suspect
+select "offset", suspect_part as part
   from penstock_deliveries indexed by penstock_deliveries_due
  where group_id = :group_id and state = 'PENDING' and available_at <= :now
    and bucket between :first_bucket and :last_bucket
  order by available_at, "offset" limit :most;
 
 -- name: claim.ordered_rows
--- The rows of a key in offset order from its lowest unresolved one, ending before the first that is not due.
+-- The rows of a key in offset order from its lowest unresolved one, ending before the first that is not due or belongs
+-- to another part of a lost lease.
 with unresolved as (
-  select "offset", ordering_key, coalesce(reason = 'suspect', 0) as suspect,
+  select "offset", ordering_key, suspect_part as part,
          state = 'PENDING' and available_at <= :now as due
     from penstock_deliveries indexed by penstock_deliveries_key
    where group_id = :group_id and bucket between :first_bucket and :last_bucket
      and "offset" <= :ceiling and state <> 'PUBLISHED' and (state <> 'DEAD' or (:halts and reason is not 'skipped'))
 ), turns as (
-  select "offset", suspect, due, row_number() over turn as place, min(due and not suspect) over turn as clear
-    from unresolved
+  select "offset", part, min(due and same) over turn as clear from (
+    select *, part is first_value(part) over turn as same from unresolved
+    window turn as (partition by ordering_key, case when ordering_key is null then "offset" end order by "offset")) u
   window turn as (partition by ordering_key, case when ordering_key is null then "offset" end order by "offset")
 )
-select "offset", suspect from turns
- where clear or (suspect and due and place = 1)
+select "offset", part from turns
+ where clear
  order by "offset" limit :most;
 
 -- name: claim.mark_rows

@@ -86,10 +86,10 @@ select count(*) as members from penstock_events e indexed by penstock_events_str
 -- Exceptions out of a range: each gets a row, born as the outcome of this open lease.
 insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
                                  state, attempts, failures, replays, available_at, lease, last_error, error_code, reason,
-                                 dead_at, updated_at)
+                                 dead_at, suspect_part, updated_at)
 select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
        coalesce(e.bucket, e."offset" % 256), r.state, :attempts, r.failures, :replays, r.available_at,
-       :lease, r.error, r.code, r.reason, r.dead_at, :now
+       :lease, r.error, r.code, r.reason, r.dead_at, r.part, :now
   from (select json_extract(m.value, '$[0]') as "offset",
                json_extract(m.value, '$[1]') as available_at,
                json_extract(o.value, '$.state') as state,
@@ -97,7 +97,8 @@ select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e
                json_extract(o.value, '$.failures') as failures,
                json_extract(o.value, '$.error') as error,
                json_extract(o.value, '$.code') as code,
-               json_extract(o.value, '$.dead_at') as dead_at
+               json_extract(o.value, '$.dead_at') as dead_at,
+               json_extract(o.value, '$.part') as part
           from json_each(:rows) o cross join json_each(o.value, '$.members') m) r
  cross join penstock_events e on e."offset" = r."offset"
  where e.stream = :stream
@@ -118,7 +119,10 @@ select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.e
 update penstock_deliveries as d
    set state = r.state, claimed_at = null, claimed_by = null, failures = d.failures + r.failures,
        available_at = r.available_at, reason = r.reason, last_error = coalesce(r.error, d.last_error),
-       error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = :now
+       error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = :now,
+       -- A part ends with a failure of its own; what died alone stays alone until it is resolved.
+       suspect_part = case when r.state = 'DEAD' then null when r.part is not null then r.part
+                           when r.failures = 0 or d.suspect_part < 0 then d.suspect_part end
   from (select x.rowid as id,
                json_extract(m.value, '$[1]') as available_at,
                json_extract(o.value, '$.state') as state,
@@ -126,7 +130,8 @@ update penstock_deliveries as d
                json_extract(o.value, '$.failures') as failures,
                json_extract(o.value, '$.error') as error,
                json_extract(o.value, '$.code') as code,
-               json_extract(o.value, '$.dead_at') as dead_at
+               json_extract(o.value, '$.dead_at') as dead_at,
+               json_extract(o.value, '$.part') as part
           from json_each(:rows) o cross join json_each(o.value, '$.members') m
          cross join penstock_deliveries x on x.group_id = :group_id and x."offset" = json_extract(m.value, '$[0]')
          limit -1) r
@@ -146,7 +151,8 @@ select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.e
 
 -- name: settle.publish_rows
 update penstock_deliveries
-   set state = 'PUBLISHED', published_at = :now, claimed_at = null, claimed_by = null, reason = null, updated_at = :now
+   set state = 'PUBLISHED', published_at = :now, claimed_at = null, claimed_by = null, reason = null, suspect_part = null,
+       updated_at = :now
  where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'CLAIMED'
    and lease = :lease;
 

@@ -282,6 +282,13 @@ class EffectFailed(PenstockError):
     hint = "Mend the statement, or attach it to its event through effects= so that only that event fails."
 
 
+class UnattributedEffect(InvalidInput):
+    """Effects that belong to no single event, while some events do not succeed; the lease is still yours."""
+
+    code = "unattributed_effect"
+    hint = "Give each effect to its event, settle(effects={event_id: {…}}), so that it shares that event's outcome."
+
+
 class OrderedGroup(PenstockError):
     """An ordered group cannot be read this way."""
 

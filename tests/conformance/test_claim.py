@@ -323,3 +323,28 @@ def test_ten_workers_killed_on_one_event_each_pause_the_group(clocked: penstock.
     clocked.resume("orders", "g")
     die(1)
     assert clocked.claim("orders", "g", limit=1, claimed_by="w") is not None, "the count begins anew"
+
+
+@pytest.mark.shows("K26", "K44")
+def test_leases_that_were_lost_together_are_one_death(clocked: penstock.Log, clock: VirtualClock) -> None:
+    """A host that loses power with twelve leases must not pause its groups; twelve one after the other must."""
+    log = clocked
+    orders(log, 40)
+    log.create_group("orders", "g", lease_seconds=30, retry=penstock.Retry(max_attempts=9, base_seconds=10_000))
+    held = []
+    for _ in range(12):
+        held.append(log.claim("orders", "g", limit=1, claimed_by="w"))
+        clock.advance(1)
+    clock.advance(31)
+    log.reap()
+    (group,) = log.groups("orders")
+    assert not group.paused and None not in held
+    for _ in range(8):
+        assert log.claim("orders", "g", limit=1, claimed_by="w") is not None
+        clock.advance(31)
+        log.reap()
+    assert not log.groups("orders")[0].paused, "nine deaths"
+    assert log.claim("orders", "g", limit=1, claimed_by="w") is not None
+    clock.advance(31)
+    log.reap()
+    assert log.groups("orders")[0].paused

@@ -147,10 +147,13 @@ def works_as(url: str, kind: str) -> None:
         (one,) = [event.event_id for event in log.read("roles")][-1:]
         lease = log.claim("roles", "g", claimed_by="w", limit=1)
         assert lease is not None
-        lease.settle(failed={lease.events[0].event_id: "no"}, emit=[{"stream": "out", "payload": {}, "type": "t"}])
+        lease.settle(failed={lease.events[0].event_id: "no"})
         assert one in drain(log, "roles")
         log.rewind("roles", "g", to="beginning")
-        assert len(drain(log, "roles")) == 2 and log.reap() == 0 and log.stats().groups
+        lease = log.claim("roles", "g", claimed_by="w", limit=1)
+        assert lease is not None
+        lease.settle(emit=[{"stream": "out", "payload": {}, "type": "t"}])
+        assert len(drain(log, "roles")) == 1 and log.reap() == 0 and log.stats().groups
         with pytest.raises(penstock.PermissionDenied):
             log.delete_group("roles", "g")
 

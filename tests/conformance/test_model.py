@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,7 +22,7 @@ from hypothesis.stateful import (
 
 import penstock
 from penstock.core.delivery import Reason
-from penstock.core.lease import Failure, Settlement
+from penstock.core.lease import Effects, Failure, Settlement
 from penstock.core.model import GroupModel, ModelEvent, ModelLease
 from penstock.errors import IllegalTransition, InFlight, LeaseLost
 from penstock.stores import guard
@@ -123,22 +124,47 @@ class StoreAgainstModel(RuleBasedStateMachine):
             outcomes[offset] = data.draw(back)
         said = {word: [o for o, w in outcomes.items() if w == word] for word in WORDS}
         delay = data.draw(st.sampled_from([0, 20]))
+        effects = data.draw(st.sampled_from(["none", "each", "each", "lump"]))
+        each = expected.members if effects == "each" else []
         lost = False
         counts = (0, 0, 0, 0)
+        settlement = self._settlement(lease, said, delay, each)
+        if effects == "lump" and not self._lump(expected, lease, settlement):
+            return
         try:
-            counts = self.model.settle(expected.id, **said, due_after_seconds=delay)
+            counts = self.model.settle(expected.id, **said, due_after_seconds=delay, effects=each)
         except LeaseLost:
             lost = True
         try:
-            answer = lease.apply(self._settlement(lease, said, delay))
+            answer = lease.apply(settlement)
         except (LeaseLost, penstock.SettleMismatch):
             assert lost
             return
         if not lost:
             assert (answer.published, answer.failed, answer.dead, answer.released) == counts
         # else: the same settle again, answered as the first time
+        happened = [event.json()["offset"] for event in self.log.read(f"{self.stream}-out", limit=10_000)]
+        assert happened == self.model.effects, "effects of those that succeeded, each as often as it did, in order"
 
-    def _settlement(self, lease: penstock.Lease, said: dict[str, list[int]], delay: float) -> Settlement:
+    def _lump(self, expected: ModelLease, lease: penstock.Lease, said: Settlement) -> bool:
+        """Effects that belong to no event are refused where one does not succeed; whether to go on without them."""
+        out = {"stream": f"{self.stream}-out", "payload": {"offset": 0}, "type": "t"}
+        whole = not (said.failed or said.dead or said.released or said.suspects) and said.upto in (None, lease.row.high)
+        if whole:
+            return True
+        try:
+            lease.apply(replace(said, effects=Effects(emit=[out])))
+            raise AssertionError("effects of a lease that is not done were taken")
+        except penstock.UnattributedEffect:
+            assert expected.outcome is None
+            return True
+        except (LeaseLost, penstock.SettleMismatch):
+            assert expected.outcome is not None or expected.expires_at <= self.model.now
+            return False
+
+    def _settlement(
+        self, lease: penstock.Lease, said: dict[str, list[int]], delay: float, effects: list[int]
+    ) -> Settlement:
         stored = {word: [self._stored(o) for o in offsets] for word, offsets in said.items()}
         rows = {*stored["failed"], *stored["dead"], *stored["died"], *stored["suspects"]}
         upto, back = lease.split(set(stored["released"]), rows)
@@ -150,7 +176,11 @@ class StoreAgainstModel(RuleBasedStateMachine):
             suspects=dict.fromkeys(stored["suspects"], Failure("process_died", "process_died: several ran")),
             upto=upto,
             due_after_seconds=delay,
+            event_effects={self._stored(o): self._effects(o) for o in effects},
         )
+
+    def _effects(self, offset: int) -> Effects:
+        return Effects(emit=[{"stream": f"{self.stream}-out", "payload": {"offset": offset}, "type": "t"}])
 
     def _stored(self, offset: int) -> int:
         stored = self.model.events[offset - 1].stored_offset

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import penstock
-from penstock.stores.guard import DEATHS
+from penstock.core.lease import DEATHS
 from tests.conformance.helpers import drain
 from tests.support.postgres_server import PostgresServer
 

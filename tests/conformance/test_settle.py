@@ -161,7 +161,8 @@ def test_the_same_settle_again_is_answered_as_the_first(log: penstock.Log, log_u
     ids = orders(log, 5)
     log.create_group("orders", "g")
     lease = claimed(log)
-    said = {"failed": {ids[0]: "no"}, "released": [ids[4]], "emit": [{"stream": "out", "payload": {}, "type": "t"}]}
+    emit = {"emit": [{"stream": "out", "payload": {}, "type": "t"}]}
+    said = {"failed": {ids[0]: "no"}, "released": [ids[4]], "effects": {ids[1]: emit}}
     first = lease.settle(**said)
     before = dump(log_url)
     assert lease.settle(**said) == first == penstock.Settled(3, 1, 0, 1)

@@ -12,7 +12,7 @@ from penstock.engine.subscription import Policy, Subscription, handler_of
 from tests.conformance.helpers import raw
 
 AT_ONCE = penstock.Retry(max_attempts=2, base_seconds=0, jitter=0)
-PATIENCE = 60
+PATIENCE = 180
 
 
 def subscription(

@@ -108,6 +108,30 @@ def counting_in_chunks(event: Event, ctx: Context) -> None:
         ctx.execute("insert into nowhere (n) values (1)")
 
 
+def scripted(event: Event, ctx: Context) -> None:
+    """One of every effect, and what the event's script says about this attempt."""
+    note(f"{event.offset} {event.attempts}")
+    ctx.state["seen"] = [*ctx.state.get("seen", []), event.offset]
+    ctx.emit("seen", {"offset": event.offset}, type="event.seen")
+    ctx.execute("insert into done (n, name) values (?, ?)", (event.offset, event.ordering_key))
+    act(event.json()["script"].get(str(event.attempts)))
+
+
+def scripted_state(event: Event, ctx: Context) -> None:
+    """The same with effects that no database refuses, which travel together."""
+    note(f"{event.offset} {event.attempts}")
+    ctx.state["seen"] = [*ctx.state.get("seen", []), event.offset]
+    ctx.emit("seen", {"offset": event.offset}, type="event.seen")
+    act(event.json()["script"].get(str(event.attempts)))
+
+
+def scripted_plain(event: Event) -> None:
+    """The script and nothing else."""
+    note(f"{event.offset} {event.attempts}")
+    time.sleep(0.001)
+    act(event.json()["script"].get(str(event.attempts)))
+
+
 def odd(event: Event, ctx: Context) -> None:
     """Asks for what cannot be stored, or not like this."""
     ctx.state["seen"] = ctx.state.get("seen", 0) + 1

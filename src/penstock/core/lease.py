@@ -86,11 +86,12 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What one event (or a whole lease) wants to happen if, and only if, it is settled."""
+    """What one event wants to happen if, and only if, it succeeds (or a whole lease, if all of it does)."""
 
     state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     emit: Sequence[Any] = ()
     execute: Sequence[tuple[str, Sequence[Any]]] = ()
+    writers: Sequence[int] = ()  # offsets of the events whose writes `state` holds, where they are several
 
     def __bool__(self) -> bool:
         return bool(self.state or self.emit or self.execute)

@@ -101,6 +101,7 @@ class GroupModel:
     done: dict[int, int] = field(default_factory=dict)  # published as part of a range: offset -> attempts
     cursors: dict[int, int] = field(default_factory=dict)
     last_lease: dict[int, int] = field(default_factory=dict)
+    effects: list[int] = field(default_factory=list)  # of which events effects happened, in this order
     rewinds: int = 0
     paused: bool = False
     _next_lease: int = 1
@@ -340,9 +341,11 @@ class GroupModel:
         due_after_seconds: float = 0.0,
         died: Iterable[int] = (),
         suspects: Iterable[int] = (),
+        effects: Iterable[int] = (),
     ) -> tuple[int, int, int, int]:
         """Returns (published, failed, dead, released); the released end comes back after the delay. Those that `died`
-        failed by taking their process down; of the `suspects` one did, and nobody knows which."""
+        failed by taking their process down; of the `suspects` one did, and nobody knows which. Those with `effects`
+        have them if, and only if, they succeed."""
         lease = self.holder(lease_id)
         failing, burying, releasing = {*failed, *died}, set(dead), set(released)
         parts = suspect_parts(lease.id, [*suspects]) | {offset: alone(offset) for offset in died}
@@ -360,10 +363,13 @@ class GroupModel:
             stopped = failing | releasing | parts.keys() | (burying if self.on_dead == "halt" else set())
             # A failure that exhausts the budget does not stop its key either, unless the group halts.
             stopped -= {o for o in failing if self._exhausted(lease, o) and self.on_dead != "halt"}
-            blocked = set(held_back(members, stopped))
+            blocked = set(held_back(members, stopped, failing | burying | parts.keys()))
         counts = [0, 0, 0, 0]
         for offset in finished + beyond:
-            counts[self._settle_one(lease, offset, failing, burying, releasing, blocked, parts)] += 1
+            became = self._settle_one(lease, offset, failing, burying, releasing, blocked, parts)
+            counts[became] += 1
+            if became == 0 and offset in effects:
+                self.effects.append(offset)
         if tail:
             due = self.now + timedelta(seconds=due_after_seconds)
             self.returned.append(ModelReturned(lease.lane, upto, lease.high, lease.attempts, due, lease.replay))

@@ -39,8 +39,6 @@ class Begin:
 
     token: int
     state: dict[str, dict[str, Stored]]
-    held: dict[str, int]
-    itemized: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,6 @@ class Chunk:
 
     begin: Begin | None
     base: int
-    alone: bool
     kind: str
     stream: str
     claim: Claimed | None
@@ -84,10 +81,10 @@ def _serve(connection: socket.socket, runner: Runner, marks: Marks) -> None:
     while (message := wire.receive(connection)) is not None:
         chunk: Chunk = message[0]
         if chunk.begin is not None:
-            state, held, token = LeaseState.of_frozen(chunk.begin.state), chunk.begin.held, chunk.begin.token
-            runner.itemized = chunk.begin.itemized
+            state, held, token = LeaseState.of_frozen(chunk.begin.state), {}, chunk.begin.token
+            runner.itemized = False
         events = Events(unpack(chunk.kind, message[1]), chunk.stream, chunk.claim)
-        _send(connection, runner.run(Job(events, chunk.base, marks, state, held, token, chunk.alone)))
+        _send(connection, runner.run(Job(events, chunk.base, marks, state, held, token)))
 
 
 def _send(connection: socket.socket, message: object) -> None:

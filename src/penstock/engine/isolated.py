@@ -7,8 +7,8 @@ import time
 from collections import deque
 from dataclasses import replace
 
-from penstock.core.lease import Failure
-from penstock.core.limits import SOLO_DEATHS
+from penstock.core.events import Events
+from penstock.core.lease import DEATHS, Failure
 from penstock.engine.child import Begin, Chunk
 from penstock.engine.marks import Mark, Marks
 from penstock.engine.process import Died, HandlerProcess
@@ -23,7 +23,7 @@ _CHUNK = 2_000  # events sent at once
 _CHUNK_BYTES = 8 * 2**20
 _AHEAD = 2  # chunks in the child's hands: it never waits for the next one
 _GRACE = 2.0  # seconds an async handler has to be cancelled before its process is
-_QUIET_DEATHS = 3  # deaths between two messages, in a row, before we stop trying
+_QUIET_DEATHS = 3  # deaths between two messages, in a row and without progress, before we stop trying
 
 
 class Isolated:
@@ -31,12 +31,16 @@ class Isolated:
 
     def __init__(self, subscription: Subscription, modules: tuple[str, ...] = ()) -> None:
         policy = subscription.policy
-        self._subscription = subscription
+        self.subscription = subscription
         self._hello = replace(travelling(subscription), modules=modules)
         self.marks = Marks(policy.concurrency, policy.batch_size, shared=True)
         self._process: HandlerProcess | None = None
         slow = any(handler.is_async for handler in subscription.handlers)
-        self._limit = policy.timeout_seconds + (_GRACE if slow else 0.0)
+        self.limit_seconds = policy.timeout_seconds + (_GRACE if slow else 0.0)
+        # What was done in a chunk dies with the child. So chunks halve with every death, down to one event, and double
+        # with every success: a leak or a killer always leaves progress behind.
+        self.chunk = _CHUNK
+        self._quiet = 0
 
     def start(self) -> None:
         """Have a process ready, with its handlers loaded."""
@@ -56,16 +60,15 @@ class Isolated:
             self._process = None
 
     def run(self, work: Work) -> None:
-        """Feed the lease to the child until its end, or until the stop flag is up."""
-        if any(_killed_before(error) for _, _, error, _ in work.events.retries or ()):
-            self._retire()  # whatever took a process down before begins in a fresh one
-        _Run(self, work).run()
-
-    def process(self) -> HandlerProcess:
-        """The process, started if need be."""
+        """Feed the lease to the child until its end, until the stop flag is up, or until the child dies."""
+        if _died_alone(work.events):
+            self._retire()  # what took a process down begins in a fresh one
+        elif self._process is not None and self._process.gone():
+            self.end()
         self.start()
         assert self._process is not None
-        return self._process
+        work.began = time.monotonic()
+        _Run(self, self._process, work).run()
 
     def end(self) -> None:
         """The process is gone, or is to be."""
@@ -73,69 +76,70 @@ class Isolated:
             self._process.kill()
             self._process = None
 
+    def succeeded(self) -> None:
+        """A chunk was reported."""
+        self.chunk = min(_CHUNK, 2 * self.chunk)
+        self._quiet = 0
+
+    def died(self, lost: int) -> None:
+        """The process died with so many events in its hands."""
+        self.end()
+        self.chunk = max(1, min(self.chunk, lost) // 2)
+
+    def died_quietly(self, failure: Failure, *, progress: bool) -> None:
+        """Nothing was in flight, so nobody is to blame."""
+        self._quiet = 0 if progress else self._quiet + 1
+        if self._quiet >= _QUIET_DEATHS:
+            raise HandlerUnreachable(f"The handler's process keeps dying between events: {failure.message}.")
+
 
 class _Run:
-    """One lease, through as many children as it takes."""
+    """One lease in one child. It ends with the child: whatever is called again is claimed anew before."""
 
-    def __init__(self, isolated: Isolated, work: Work) -> None:
+    def __init__(self, isolated: Isolated, process: HandlerProcess, work: Work) -> None:
         self._isolated = isolated
+        self._process = process
         self._work = work
-        self._policy = isolated._subscription.policy
-        self._waiting = deque(self._chunks())
+        self._policy = isolated.subscription.policy
+        self._next = 0  # the place of the first event that was not sent
         self._sent: deque[tuple[int, int]] = deque()
-        self._alone = 0  # up to this place, one after the other: several were in flight when a process died
-        self._begun: HandlerProcess | None = None
         self._since: dict[int, tuple[int, float]] = {}  # slot -> (what is in it, since when)
-        self._quiet = 0
         self._looked = time.monotonic()
+        count = len(work.events)
+        self._most = math.ceil(count / max(1, math.ceil(work.events.nbytes() / _CHUNK_BYTES)))
 
     def run(self) -> None:
-        while self._sent or (self._waiting and not self._work.marks.stop[0]):
-            process = self._isolated.process()
-            self._send(process)
-            answer = process.pump(_TICK)
+        work = self._work
+        while self._sent or (self._next < len(work.events) and not work.marks.stop[0]):
+            self._send()
+            answer = self._process.pump(_TICK)
             if isinstance(answer, Report):
-                self._work.add(answer)
+                work.add(answer)
                 self._sent.popleft()
-                self._quiet = 0
+                self._isolated.succeeded()
             elif isinstance(answer, Died):
-                self._died(Failure("process_died", f"process_died: {answer}"))
-                continue
-            if time.monotonic() - self._looked >= _TICK and (verdict := self._overdue() or self._overfed(process)):
-                self._died(*verdict)
+                return self._died(Failure("process_died", f"process_died: {answer}"))
+            if time.monotonic() - self._looked >= _TICK and (verdict := self._overdue() or self._overfed()):
+                return self._died(*verdict)
+        return None
 
-    def _chunks(self) -> list[tuple[int, int]]:
-        count = len(self._work.events)
-        if not count:
-            return []
-        parts = math.ceil(count / _CHUNK)
-        if self._policy.concurrency > 1:
-            parts = 1  # every end of a chunk is a moment at which slots are idle
-        parts = max(parts, math.ceil(self._work.events.nbytes() / _CHUNK_BYTES))
-        size = math.ceil(count / parts)
-        return [(first, min(first + size, count)) for first in range(0, count, size)]
-
-    def _send(self, process: HandlerProcess) -> None:
+    def _send(self) -> None:
         """Keep the child's hands full."""
         work = self._work
-        while self._waiting and len(self._sent) < _AHEAD and not work.marks.stop[0]:
-            first, last = self._waiting.popleft()
-            alone = first < self._alone
-            if alone and last > self._alone:
-                self._waiting.appendleft((self._alone, last))
-                last = self._alone
-            begin = None
-            if self._begun is not process:
-                for key, written in work.written.items():
-                    work.state.keep(key, written)
-                for recorded in work.effects.values():
-                    if recorded.key is not None:
-                        work.state.keep(recorded.key, recorded.state)
-                begin = Begin(work.token, work.state.frozen(), work.held(), bool(work.effects))
-                self._begun = process
+        while self._next < len(work.events) and len(self._sent) < _AHEAD and not work.marks.stop[0]:
+            first, last = self._next, self._next + self._size()
+            begin = None if first else Begin(work.token, work.state.frozen())
             kind, body = work.events.pack(first, last)
-            process.send(Chunk(begin, first, alone, kind, work.events.stream, work.events.claim), body)
+            self._process.send(Chunk(begin, first, kind, work.events.stream, work.events.claim), body)
             self._sent.append((first, last))
+            self._next = last
+
+    def _size(self) -> int:
+        """How many events to send next: equal shares of what is left."""
+        left, most = len(self._work.events) - self._next, self._isolated.chunk
+        if self._policy.concurrency > 1 and most >= _CHUNK:
+            most = left  # every end of a chunk is a moment at which slots are idle
+        return math.ceil(left / math.ceil(left / min(most, self._most)))
 
     # --- what goes wrong -----------------------------------------------------------------------------------------
 
@@ -146,12 +150,12 @@ class _Run:
             known, since = self._since.get(slot, (0, now))
             if not value or value != known:
                 self._since[slot] = (value, now)
-            elif now - since > self._isolated._limit:
+            elif now - since > self._isolated.limit_seconds:
                 return failure_of(TimedOut(self._policy.timeout_seconds)), value - 1
         return None
 
-    def _overfed(self, process: HandlerProcess) -> tuple[Failure] | None:
-        used = process.memory_mb()
+    def _overfed(self) -> tuple[Failure] | None:
+        used = self._process.memory_mb()
         if used <= self._policy.memory_mb:
             return None
         return (
@@ -159,44 +163,37 @@ class _Run:
         )
 
     def _died(self, failure: Failure, culprit: int | None = None) -> None:
-        """Blame the event that was alone in flight; where there were several, run them again one after the other."""
+        """Blame the event that was alone in flight; where there were several, they are suspects."""
         work = self._work
         work.deaths += 1
-        self._isolated.end()
-        self._since.clear()
-        running = work.marks.running()
-        for slot in range(len(work.marks.slots)):
-            work.marks.slots[slot] = 0
+        first, last = self._sent[0] if self._sent else (0, 0)
+        self._isolated.died(last - first)
+        marks = work.marks
+        running = [place for place in marks.running() if marks.events[place] == Mark.UNTOUCHED]
+        for slot in range(len(marks.slots)):
+            marks.slots[slot] = 0
         self._take_back()
-        if culprit is None and len(running) == 1:
-            culprit = running[0]
         if culprit is not None:
             work.blame(culprit, failure)
-            self._quiet = 0
-            if work.deaths >= SOLO_DEATHS and not work.outcomes().count(Mark.DONE):
-                work.marks.stop[0] = 1  # let the crash-loop guard see it before more of them die
+        elif len(running) == 1:
+            work.blame(running[0], failure)
         elif running:
-            self._alone = max(running) + 1
-            work.suspects = bool(work.marks.stop[0])  # no time left to find the culprit: smaller leases will
+            work.suspect(running, failure)
         else:
-            self._quiet += 1
-            if self._quiet >= _QUIET_DEATHS:
-                raise HandlerUnreachable(f"The handler's process keeps dying between events: {failure.message}.")
+            self._isolated.died_quietly(failure, progress=bool(work.outcomes().count(Mark.DONE)))
 
     def _take_back(self) -> None:
-        """What was sent and not reported is sent again; only what left no trace but its mark stays done."""
+        """What was sent and not reported goes back; only what left no trace but its mark stays done."""
         work = self._work
-        keep_done = not self._isolated._subscription.wants_context
+        keep_done = not self._isolated.subscription.wants_context
         for first, last in self._sent:
             for place in range(first, last):
-                known = place in work.failed or place in work.dead
-                if not known and not (keep_done and work.marks.events[place] == Mark.DONE):
+                if not (keep_done and work.marks.events[place] == Mark.DONE):
                     work.marks.events[place] = Mark.UNTOUCHED
-        self._waiting.extendleft(reversed(self._sent))
         self._sent.clear()
 
 
-def _killed_before(last_error: str | None) -> bool:
-    return last_error is not None and last_error.startswith(
-        ("process_died", "out_of_memory", "timed_out", "lease_expired")
-    )
+def _died_alone(events: Events) -> bool:
+    """Whether this is an event that took its process down, or may have done so, and is alone for that reason."""
+    error = events.retries[0][2] if len(events) == 1 and events.retries else None
+    return error is not None and error.split(":", 1)[0] in DEATHS

@@ -15,7 +15,7 @@ class Mark(IntEnum):
 
     UNTOUCHED = 0
     DONE = 1
-    FAILED = 2
+    FAILED = 2  # or suspected: it gets a row of its own
     HELD = 3  # not called: an earlier event of its key is not resolved
     BACK = 4  # the target was unavailable: nobody's fault
 
@@ -43,6 +43,10 @@ class Marks:
     def running(self) -> list[int]:
         """The events in flight, by their place in the lease."""
         return [value - 1 for value in self.slots if value]
+
+    def begun(self) -> bool:
+        """Whether the first event was offered to its handler."""
+        return bool(self.events[0]) or any(self.slots)
 
     def close(self) -> None:
         """Give the file back; the memory follows when nobody looks at it any more."""

@@ -132,6 +132,10 @@ class HandlerProcess:
             else:
                 self._outgoing[0] = piece[sent:]
 
+    def gone(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._child.poll() is not None
+
     def memory_mb(self) -> float:
         """What the process holds in memory right now."""
         try:

@@ -29,10 +29,12 @@ class Report:
     failed: dict[int, Failure] = field(default_factory=dict)
     dead: dict[int, Failure] = field(default_factory=dict)
     unavailable: Failure | None = None
-    # What succeeded asks for: event by event where one of them may yet be refused by the settle, else all in one.
+    # What succeeded asks for. Every effect belongs to its event; state is put together by key until an event comes that
+    # the settle may yet refuse: then it suffices to know whose writes it holds.
     effects: dict[int, Recorded] = field(default_factory=dict)
     state: dict[str, Written] = field(default_factory=dict)
-    emit: list[NewEvent] = field(default_factory=list)
+    writers: dict[str, list[int]] = field(default_factory=dict)  # of `state`: places, in order
+    emit: list[tuple[int, NewEvent]] = field(default_factory=list)  # each with the place of its event, in order
 
 
 @dataclass(slots=True)
@@ -45,19 +47,18 @@ class Job:
     state: LeaseState
     held: dict[str, int]  # keys of an ordered group that wait, and the place behind which they do
     token: int
-    alone: bool = False  # one after the other: a process died with several in flight
     report: Report = field(default_factory=Report)
-    emitted: list[tuple[int, NewEvent]] = field(default_factory=list)
     scope: Scope = field(init=False)  # what the contexts of its events have in common
 
-    def keep(self, key: str, written: Written, *, tell: bool = True) -> None:
-        """An event of this key succeeded and wrote state, which is told with that of all others, or event by event."""
+    def keep(self, key: str, written: Written, place: int | None) -> None:
+        """An event of this key succeeded and wrote state. With its place it is told together with that of others."""
         told = self.report.state
         if (mine := told.get(key)) is not None and mine is self.state.of(key):
             told[key] = mine.copy()  # what is told and what there is were the same so far
         self.state.keep(key, written)
-        if tell:
+        if place is not None:
             told.setdefault(key, {}).update(written)
+            self.report.writers.setdefault(key, []).append(place)
 
 
 class Runner:
@@ -81,13 +82,13 @@ class Runner:
             if self._loop is None:
                 self._loop = asyncio.Runner()
             self._loop.run(self._several_async(job))
-        elif self._policy.concurrency > 1 and not job.alone:
+        elif self._policy.concurrency > 1:
             self._several(job)
         elif len(handlers) == 1 and handlers[0].types is None:
             self._only(job, handlers[0].function, handlers[0].wants_context)
         else:
             self._one_by_one(job)
-        job.report.emit = [event for _, event in sorted(job.emitted, key=lambda one: one[0])]  # in offset order
+        job.report.emit.sort(key=lambda one: one[0])  # in offset order
         return job.report
 
     def close(self) -> None:
@@ -104,7 +105,7 @@ class Runner:
         ordered = self._ordered
         done = Mark.DONE.value
         keys = events.ordering_keys if wants_context and self._keyed else None
-        state, told, no_state = job.state.frozen(), job.report.state, self._no_state
+        state, told, writers, no_state = job.state.frozen(), job.report.state, job.report.writers, self._no_state
         for index in range(len(events)):
             place = base + index
             if marks[place]:
@@ -129,14 +130,17 @@ class Runner:
                         self._keep(job, index, context)
                     elif (written := used.written) and key is not None:
                         if used.special or names is None:
-                            job.keep(key, written)
+                            job.keep(key, written, place)
                         else:
                             names.update(written)
                             if (mine := told.get(key)) is None:
                                 # Where all that a key has was written, both are the same from now on.
                                 told[key] = names if len(names) == len(written) else written.copy()
-                            elif mine is not names:
-                                mine.update(written)
+                                writers[key] = [place]
+                            else:
+                                writers[key].append(place)
+                                if mine is not names:
+                                    mine.update(written)
                 elif (answer := handle(event)) is not None:
                     _refuse_coroutine(answer)
             except BaseException as error:  # whatever a handler raises is an outcome of its event
@@ -220,7 +224,7 @@ class Runner:
 
     async def _several_async(self, job: Job) -> None:
         turns = self._turns(job)
-        free = list(range(1 if job.alone else self._policy.concurrency))
+        free = list(range(self._policy.concurrency))
         running: dict[asyncio.Task[None], tuple[int, int]] = {}
         while True:
             while free and not job.marks.stop[0] and (index := turns.take()) is not None:
@@ -270,8 +274,9 @@ class Runner:
         job.marks.events[job.base + index] = Mark.DONE
 
     def _keep(self, job: Job, index: int, context: Context) -> None:
-        """What an event that succeeded asks for: all in one, until one comes that the settle may refuse; from then on
-        event by event. Events of one key come one after the other, so the last value of a state counts."""
+        """What an event that succeeded asks for: its state together with that of its key, until an event comes that the
+        settle may refuse; from then on event by event. Events of one key come one after the other, so the last value of
+        a state counts."""
         recorded, written = context.recorded, context.written
         if recorded is None and not written:
             return
@@ -280,19 +285,19 @@ class Runner:
             self.itemized = True
         if written:
             assert key is not None
-            job.keep(key, written, tell=not self.itemized)
+            job.keep(key, written, None if self.itemized else job.base + index)
         if self.itemized:
             recorded = recorded or Recorded()
             if written:
                 recorded.key, recorded.state = key, written
             job.report.effects[job.base + index] = recorded
         elif recorded is not None:
-            job.emitted += [(job.base + index, event) for event, _ in recorded.emit]
+            job.report.emit += [(job.base + index, event) for event, _ in recorded.emit]
 
     def _failed(self, job: Job, index: int, error: BaseException) -> None:
         place = job.base + index
         if self._ordered and (key := job.events.ordering_keys[index]) is not None:
-            job.held.setdefault(key, place)
+            job.held[key] = min(place, job.held.get(key, place))
         if isinstance(error, Unavailable):
             job.report.unavailable = failure_of(error)
             job.marks.events[place] = Mark.BACK

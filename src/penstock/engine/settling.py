@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from typing import Any
 
 from penstock.core import codec
+from penstock.core.event import NewEvent
 from penstock.core.lease import Effects, Failure, Settled, Settlement
-from penstock.engine.context import Recorded
 from penstock.engine.state import as_written
 from penstock.engine.work import Work
-from penstock.errors import DuplicateMismatch, EffectFailed, StateConflict
+from penstock.errors import DuplicateMismatch, StateConflict
 from penstock.log.lease import Lease
 
 
@@ -21,7 +22,6 @@ class Settling:
         self._work = work
         self._unavailable = work.unavailable if opens_circuit else None
         self._refused: dict[int, Failure] = {}
-        self._itemized = False
 
     @property
     def count(self) -> int:
@@ -31,13 +31,9 @@ class Settling:
     def settle(self) -> Settled:
         """Report everything in one transaction. An effect that is refused fails the one event that asked for it."""
         while True:
-            said = _settlement(self._lease, self._work, self._refused, self._unavailable, self._itemized)
+            said = _settlement(self._lease, self._work, self._refused, self._unavailable)
             try:
                 return self._lease.apply(said)
-            except EffectFailed:
-                if self._itemized or not self._work.effects:
-                    raise
-                self._itemized = True  # the store now finds the culprit, with a savepoint per event
             except DuplicateMismatch as error:
                 culprit = _emitter(self._work, error, self._refused)
                 if culprit is None:
@@ -53,52 +49,59 @@ class Settling:
         return self._lease.apply(Settlement(failed={self._work.events.offsets[0]: failure}, upto=upto))
 
 
-def _settlement(
-    lease: Lease, work: Work, refused: Mapping[int, Failure], unavailable: Failure | None, itemized: bool
-) -> Settlement:
+def _settlement(lease: Lease, work: Work, refused: Mapping[int, Failure], unavailable: Failure | None) -> Settlement:
     offsets = work.events.offsets
-    # What its key did behind a refused event may rest on it, and goes back with it.
-    first: dict[str | None, int] = {}
-    for place in sorted(refused):
-        first.setdefault(work.events.ordering_keys[place], place)
-    first.pop(None, None)
-    resting = {
-        place
-        for place in (work.effects if first else ())
-        if place not in refused and place > first.get(work.events.ordering_keys[place], place)
-    }
+    failed = {**work.failed, **refused}
+    resting = _resting(work, refused)
     back = {offsets[place] for place in work.unfinished()} | {offsets[place] for place in resting}
-    upto, back = lease.split(back)
-    wanted = {place: one for place, one in work.effects.items() if place not in refused and place not in resting}
+    upto, back = lease.split(back, {offsets[place] for place in (*failed, *work.dead, *work.suspects)})
     return Settlement(
-        failed={offsets[place]: why for place, why in {**work.failed, **refused}.items()},
+        failed={offsets[place]: why for place, why in failed.items()},
         dead={offsets[place]: why for place, why in work.dead.items()},
         released=frozenset(back),
+        suspects={offsets[place]: why for place, why in work.suspects.items()},
         upto=upto,
         unavailable=unavailable,
-        effects=_together(work, {} if itemized else wanted),
-        event_effects={offsets[place]: _effects(one) for place, one in wanted.items()} if itemized else {},
+        event_effects=_effects(work, {*refused, *resting}),
     )
 
 
-def _together(work: Work, wanted: Mapping[int, Recorded]) -> Effects:
-    """The effects of many events as one: the last value of a state counts, everything else follows in order."""
-    if not (work.written or work.emit or wanted):
-        return Effects()
-    written = {key: dict(values) for key, values in work.written.items()}
-    emit = list(work.emit)
-    execute = []
-    for _, one in sorted(wanted.items()):
-        if one.key is not None:
-            written.setdefault(one.key, {}).update(one.state)
-        emit += [event for event, _ in one.emit]
-        execute += one.execute
-    return Effects({key: as_written(values) for key, values in written.items()}, emit, execute)
+def _resting(work: Work, refused: Mapping[int, Failure]) -> set[int]:
+    """What its key did behind a refused event may rest on it, and goes back with it."""
+    first: dict[str, int] = {}
+    for place in sorted(refused):
+        if (key := work.events.ordering_keys[place]) is not None:
+            first.setdefault(key, place)
+    keys = work.events.ordering_keys
+    return {
+        place
+        for place in (work.effects if first else ())
+        if place not in refused and (key := keys[place]) is not None and place > first.get(key, place)
+    }
 
 
-def _effects(one: Recorded) -> Effects:
-    state = {one.key: as_written(one.state)} if one.key is not None else {}
-    return Effects(state, [event for event, _ in one.emit], one.execute)
+def _effects(work: Work, without: Set[int]) -> dict[int, Effects]:
+    """What the events that succeeded ask for, each under its own offset; state that was put together by key stands with
+    its last writer and names all of them."""
+    offsets = work.events.offsets
+    state: dict[int, dict[str, dict[str, Any]]] = {}
+    emit: dict[int, list[NewEvent]] = {}
+    writers: dict[int, list[int]] = {}
+    for key, written in work.written.items():
+        places = work.writers[key]
+        state[places[-1]] = {key: as_written(written)}
+        writers[places[-1]] = [offsets[place] for place in places]
+    for place, event in work.emit:
+        emit.setdefault(place, []).append(event)
+    effects = {
+        offsets[place]: Effects(state.get(place, {}), emit.get(place, ()), (), writers.get(place, ()))
+        for place in sorted({*state, *emit})
+    }
+    for place, one in work.effects.items():
+        if place not in without:
+            own = {one.key: as_written(one.state)} if one.key is not None else {}
+            effects[offsets[place]] = Effects(own, [event for event, _ in one.emit], one.execute)
+    return effects
 
 
 def _emitter(work: Work, error: DuplicateMismatch, refused: Mapping[int, Failure]) -> int | None:

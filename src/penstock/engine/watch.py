@@ -22,6 +22,7 @@ class _Watched:
     lease_seconds: float
     next_beat: float
     marks: Marks | None = None
+    seconds: float = 0.0  # of work, from the first event on
     stop_at: float | None = None
     stuck_seconds: float | None = None  # an event that runs longer than this is not waited for
     seen: tuple[list[int], float] = ([], 0.0)
@@ -58,12 +59,12 @@ class Watch:
 
     @contextmanager
     def limit(self, lease: Lease, marks: Marks, seconds: float, stuck_seconds: float | None) -> Iterator[None]:
-        """Raise the stop flag after so many seconds of work."""
+        """Raise the stop flag after so many seconds of work, counted from the moment its first event is offered to the
+        handler: however long a process takes to load, a lease is not over before it began."""
         with self._changed:
             watched = self._watched.get(lease.id)
             if watched is not None:
-                watched.marks, watched.stop_at = marks, time.monotonic() + seconds
-                watched.stuck_seconds = stuck_seconds
+                watched.marks, watched.seconds, watched.stuck_seconds = marks, seconds, stuck_seconds
         try:
             yield
         finally:
@@ -83,8 +84,11 @@ class Watch:
 
     def _look(self, one: _Watched, now: float) -> bool:
         """Raise the stop flag when it is time; say whether a beat is due."""
-        if one.marks is not None and one.stop_at is not None and now >= one.stop_at:
-            one.marks.stop[0] = 1
+        if one.marks is not None:
+            if one.stop_at is None and one.marks.begun():
+                one.stop_at = now + one.seconds
+            if one.stop_at is not None and now >= one.stop_at:
+                one.marks.stop[0] = 1
         return now >= one.next_beat and not self._stuck(one, now)
 
     def _stuck(self, one: _Watched, now: float) -> bool:

@@ -21,17 +21,18 @@ class Work:
     events: Events
     token: int
     marks: Marks
-    ordered: bool = False
     state: LeaseState = field(default_factory=LeaseState)
     failed: dict[int, Failure] = field(default_factory=dict)
     dead: dict[int, Failure] = field(default_factory=dict)
     unavailable: Failure | None = None
     effects: dict[int, Recorded] = field(default_factory=dict)
     written: dict[str, Written] = field(default_factory=dict)
-    emit: list[NewEvent] = field(default_factory=list)
+    writers: dict[str, list[int]] = field(default_factory=dict)  # whose writes `written` holds
+    emit: list[tuple[int, NewEvent]] = field(default_factory=list)
+    suspects: dict[int, Failure] = field(default_factory=dict)  # in flight together when the process died
     deaths: int = 0  # processes that ended under its hands
+    began: float | None = None  # when its first event was handed to a process that was ready
     marked: bytes | None = None  # the marks as they were in the end
-    suspects: bool = False  # one of several events took a process down, and there was no time to find out which
 
     def __post_init__(self) -> None:
         self.marks.begin(len(self.events))
@@ -44,6 +45,7 @@ class Work:
         self.effects |= report.effects
         for key, written in report.state.items():
             self.written.setdefault(key, {}).update(written)
+            self.writers.setdefault(key, []).extend(report.writers[key])
         self.emit += report.emit
 
     def blame(self, place: int, failure: Failure) -> None:
@@ -51,15 +53,11 @@ class Work:
         self.failed[place] = failure
         self.marks.events[place] = Mark.FAILED
 
-    def held(self) -> dict[str, int]:
-        """Keys that wait behind an unresolved event, and its place; what comes before it goes on."""
-        held: dict[str, int] = {}
-        if self.ordered:
-            for place in sorted((*self.failed, *self.dead)):
-                key = self.events.ordering_keys[place]
-                if key is not None:
-                    held.setdefault(key, place)
-        return held
+    def suspect(self, places: Iterable[int], failure: Failure) -> None:
+        """One of these took its process down, and nobody knows which."""
+        for place in places:
+            self.suspects[place] = failure
+            self.marks.events[place] = Mark.FAILED
 
     def finish(self) -> None:
         """Nothing more is run: from here on the marks may serve another lease."""

@@ -194,7 +194,7 @@ class Worker:
 
     def _work(self, taken: Taken, pace: Pace) -> None:
         policy, lease = self.subscription.policy, taken.lease
-        work = Work(lease.events, lease.token, self._executor.marks, self.subscription.ordered, taken.state)
+        work = Work(lease.events, lease.token, self._executor.marks, taken.state)
         try:
             if self._stopping.is_set():
                 self._executor.marks.stop[0] = 1
@@ -202,7 +202,7 @@ class Worker:
             stuck = policy.timeout_seconds if policy.isolation == "inline" else None
             with self.watch.limit(lease, self._executor.marks, policy.batch_seconds * limits.OVERTIME, stuck):
                 self._executor.run(work)
-            seconds = time.monotonic() - began
+            seconds = time.monotonic() - (work.began or began)  # a process that had to load says nothing about the pace
             self._ahead.handled(seconds)
         except BaseException:  # the engine's own trouble, not the handlers': nobody is blamed
             self._give_back(lease)
@@ -210,8 +210,6 @@ class Worker:
         work.finish()
         marks = work.outcomes()
         pace.ran(len(marks) - marks.count(Mark.UNTOUCHED), seconds)
-        if work.suspects:
-            pace.shrink(len(marks))
         self._settle(lease, work, pace)
 
     # --- settle --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 from penstock.core import codec
 from penstock.core.event import NewEvent
 from penstock.core.lease import Effects, Failure, Settlement
-from penstock.errors import EffectFailed
+from penstock.errors import EffectFailed, UnattributedEffect
 from penstock.stores import keyed_state
 from penstock.stores.base import Transaction, UserSqlError
 from penstock.stores.groups import Group
@@ -31,16 +31,21 @@ class Applied:
     dependents: set[int] = field(default_factory=set)
 
     def apply(self, said: Settlement, *, without: Set[int], careful: bool) -> None:
-        """Everything at once, or, with `careful`, event by event so that only the culprit fails."""
+        """Everything at once, or, with `careful`, event by event so that only the culprit fails.
+
+        `without` are events that do not succeed, and so is whatever lies beyond the finished part.
+        """
         versions = dict(said.versions)
         self._one(said.effects, versions)
         events = [
             (offset, effects)
             for offset, effects in sorted(said.event_effects.items())
-            if offset not in without and (said.upto is None or offset <= said.upto)
+            if _succeeded(offset, effects, without, said.upto)
         ]
         if careful:
             self._one_by_one(events, versions)
+            if self.culprits and said.effects:
+                raise UnattributedEffect
         else:
             self._all(events, versions)
 
@@ -87,6 +92,15 @@ class Applied:
         if effects.execute:
             self.tx.check_user_sql_so_far()
         self.emitted.extend(self.emit(event) for event in effects.emit)
+
+
+def _succeeded(offset: int, effects: Effects, without: Set[int], upto: int | None) -> bool:
+    """Whether the event of these effects succeeds; refused where they belong to several and not all of them do."""
+    writers = effects.writers or (offset,)
+    lost = [one for one in writers if one in without or (upto is not None and one > upto)]
+    if lost and len(lost) < len(writers):
+        raise UnattributedEffect(f"The state of events {list(writers)[:10]} was put together, and {lost[0]} goes back.")
+    return not lost
 
 
 def effect_error(error: UserSqlError) -> EffectFailed:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from datetime import datetime
 
-from penstock.core.delivery import Reason
+from penstock.core.delivery import Reason, State
 from penstock.core.lease import Failure, Outcome, Settled, cut
 from penstock.stores import groups, guard
 from penstock.stores.base import Row, Transaction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from penstock.core.delivery import Reason, State
 from penstock.core.event import NewEvent
 from penstock.core.lease import Effects, Failure, Outcome, Settled, Settlement
 from penstock.core.ordering import held_back
-from penstock.errors import LeaseLost, NotInLease, SettleMismatch
+from penstock.errors import LeaseLost, NotInLease, SettleMismatch, UnattributedEffect
 from penstock.stores import circuit, groups, guard
 from penstock.stores.base import Row, Transaction
 from penstock.stores.effects import Applied
@@ -103,10 +103,13 @@ def settle(
     now = _check_open(tx, lease)
     group = groups.get(tx, lease.stream, lease.group_name)
     work = _Settling(tx, lease, group, now, jitter, said)
-    work.check_members()
+    work.check_members(careful)
     # Who is given back is settled first: an event that does not succeed leaves no effect, whatever it asked for.
+    unsuccessful = work.unsuccessful() if said.event_effects or said.effects else frozenset()
+    if said.effects and (unsuccessful or work.has_tail):
+        raise UnattributedEffect
     effects = Applied(tx, group, now, emit, {offset: row.ordering_key for offset, row in work.known.items()})
-    effects.apply(said, without=work.unsuccessful() if said.event_effects else frozenset(), careful=careful)
+    effects.apply(said, without=unsuccessful, careful=careful)
     work.failed.update(effects.culprits)
     work.released.update(effects.dependents)
     answer = work.write()
@@ -165,6 +168,10 @@ class _Settling:
     dead: dict[int, Failure] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
     known: dict[int, Row | Member] = field(default_factory=dict)
+    _listed: Set[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._listed = frozenset(self.lease.offsets or ())
 
     @property
     def upto(self) -> int | None:
@@ -173,30 +180,44 @@ class _Settling:
             return None
         return self.lease.high if self.said.upto is None else self.said.upto
 
-    def check_members(self) -> None:
-        """Every event that is named must be in the lease, and be named once."""
+    @property
+    def has_tail(self) -> bool:
+        """Whether the end of a range comes back."""
+        return self.upto is not None and bool(self.upto < self.lease.high)
+
+    def check_members(self, careful: bool) -> None:
+        """Every event that is named must be in the lease, and be named once.
+
+        Those with effects are looked up only where their keys matter: there may be very many of them.
+        """
         self.failed, self.dead = dict(self.said.failed), dict(self.said.dead)
         self.released = set(self.said.released)
         named = [*self.failed, *self.dead, *self.released, *self.said.suspects]
-        wanted = {*named, *self.said.event_effects}
+        wanted = {*named, *(self.said.event_effects if careful else ())}
         if len(named) != len({*named}):
             raise NotInLease("An event is named with two outcomes.")
         if self.upto is not None and not self.lease.low <= self.upto <= self.lease.high:
             raise NotInLease("`upto` lies outside the lease.")
-        if not wanted:
+        strangers = {offset for offset in self.said.event_effects if not self._may_hold(offset)}
+        if not wanted and not strangers:
             return
-        self.known = self._known(wanted)
-        strangers = wanted - self.known.keys()
+        self.known = self._known(wanted, careful)
+        strangers |= wanted - self.known.keys()
         if self.upto is not None:
             strangers |= {offset for offset in self.released if offset > self.upto}
         if strangers:
             raise NotInLease(f"Not in the lease, or beyond its finished part: {sorted(strangers)[:10]}.")
 
-    def _known(self, wanted: set[int]) -> dict[int, Row | Member]:
+    def _may_hold(self, offset: int) -> bool:
+        if self.lease.offsets is not None:
+            return offset in self._listed
+        return bool(self.lease.low < offset <= self.lease.high)
+
+    def _known(self, wanted: set[int], careful: bool) -> dict[int, Row | Member]:
         """Those of the events that are members. Where nothing has to be known of them, they are not looked up: whether
         one is not of this stream is seen when its row is written."""
         lease = self.lease
-        if all_alike(self.group, lease) and not self.said.event_effects:
+        if all_alike(self.group, lease) and not careful:
             return {offset: Member(offset) for offset in wanted if lease.low < offset <= lease.high}
         return {row.offset: row for row in members_of(self.tx, self.group, lease, offsets=sorted(wanted))}
 
@@ -208,7 +229,8 @@ class _Settling:
         """Rows for failures and for what is given back, then the unfinished end as one range."""
         given = self._outcomes()
         tail = 0
-        if self.upto is not None and self.upto < self.lease.high:
+        if self.has_tail:
+            assert self.upto is not None
             # The range that comes back steps over what has a row of its own.
             tail = count_wanted(self.tx, self.group, self.lease, self.upto, self.lease.high)
             tail -= sum(one.offset > self.upto for one in given)
@@ -259,7 +281,7 @@ class _Settling:
             (row.offset, row.ordering_key)
             for row in members_of(self.tx, self.group, self.lease, upto=self.upto, keys=keys)
         ]
-        return held_back(members, stopped)
+        return held_back(members, stopped, given.keys() - self.released)
 
     def _failure(self, offset: int, failure: Failure) -> Given:
         return fail(self.group, self.known[offset], failure, self.now, self.jitter)

@@ -59,7 +59,7 @@ class InlineWorker:
 
     def work(self, lease: Lease) -> Worked:
         """Handle and settle; whatever goes wrong beside the handlers, the lease is given back."""
-        work = Work(lease.events, lease.token, self._handlers.marks, self.subscription.ordered)
+        work = Work(lease.events, lease.token, self._handlers.marks)
         try:
             if self.subscription.keyed and any(key is not None for key in lease.events.ordering_keys):
                 work.state = LeaseState(lease.state())

@@ -185,7 +185,7 @@ def _handled(work: Work, key: str | None, raised: list[BaseException]) -> Handle
     return Handled(
         outcome,
         error,
-        [of_new(new) for new in [*work.emit, *(new for one in recorded for new, _ in one.emit)]],
+        [of_new(new) for new in [*(new for _, new in work.emit), *(new for one in recorded for new, _ in one.emit)]],
         {name: thaw(value) for name, value in known.items()},
         [statement for one in recorded for statement in one.execute],
         raised[-1] if raised else None,

@@ -1,9 +1,9 @@
 -- name: guard.deaths
--- The last events that took their process down, and the oldest lease among those deaths; a resume begins anew. An event
--- that did so before is known to be dangerous, and proves nothing about the deployment.
-select count(*)::int as deaths, min(lease) as since from (
-  select "offset", max(lease) as lease from (
-    select "offset", lease from penstock.attempt_log l
+-- The last events that took their process down, newest first, and the leases they were in; a resume begins anew. An
+-- event that did so before is known to be dangerous, and proves nothing about the deployment.
+select l.id as lease, l.claimed_at, l.expires_at, d.error_code = 'lease_expired' as expired
+  from (
+    select "offset", lease, error_code from penstock.attempt_log l
      where group_id = %(group_id)s and outcome <> 'expired' and error_code = any(%(codes)s::text[])
        and ended_at > coalesce((select max(a.at) from penstock.audit a join penstock.groups g
                                     on g.stream = a.stream and g.group_name = a.group_name
@@ -11,8 +11,9 @@ select count(*)::int as deaths, min(lease) as since from (
        and not exists (select 1 from penstock.attempt_log e
                         where e.group_id = %(group_id)s and e."offset" = l."offset" and e.id < l.id
                           and e.outcome <> 'expired' and e.error_code = any(%(codes)s::text[]))
-     order by id desc limit 10 * %(most)s) newest
-   group by "offset" order by max(lease) desc limit %(most)s) deaths;
+     order by id desc limit 10 * %(most)s) d
+  join penstock.leases l on l.id = d.lease
+ order by l.claimed_at desc, l.id desc;
 
 -- name: guard.success
 -- A lease since then that published something.

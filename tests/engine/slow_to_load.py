@@ -1,0 +1,16 @@
+"""An app that takes its time to load, as those do that load a model."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from penstock import Event
+from tests.engine.handlers import act, note
+
+time.sleep(float(os.environ.get("PENSTOCK_LOADS", "0")))
+
+
+def handle(event: Event) -> None:
+    note(f"{event.offset} {event.attempts}")
+    act(event.json()["script"].get(str(event.attempts)))

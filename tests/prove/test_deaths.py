@@ -1,0 +1,21 @@
+"""Deaths, time-outs and failures in any order, some hundreds of random groups with real children."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.driving import make_done
+from tests.engine.test_deaths import hunt
+from tests.support.logs import MakeLog
+
+
+@pytest.mark.shows("K45", "K46")
+@pytest.mark.parametrize("seed", range(100, 300))
+def test_random_deaths_and_failures_at_length(
+    make_log: MakeLog, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+    make_done(log_url)
+    hunt(make_log(), log_url, tmp_path / "notes", seed, events=40)

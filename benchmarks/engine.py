@@ -113,15 +113,17 @@ class Bench:
         return EVENTS["orders"] / seconds(loop)
 
     def cost_of_the_loop(self) -> list[Figure]:
-        bare, inline, isolated, keyed = self.rates(
+        bare, inline, isolated, keyed, batch = self.rates(
             {"bare": True},
             {"handler": "parse", "isolation": "inline"},
             {"handler": "parse"},
             {"handler": "parse_and_count", "isolation": "inline"},
+            {"handler": "parse_many", "batch": 500},
         )
         return [
             ratio("inline JSON-parsing handler vs a bare loop over the same Arrow read", inline, bare, 0.85),
             ratio("isolated (default) vs inline", isolated, inline, 0.75),
+            ratio("batch handler (500 a call, the same parsing) vs one call per event", batch, isolated, None),
             ratio("handler with keyed state, 1,000 keys, vs inline without", keyed, inline, 0.5),
         ]
 

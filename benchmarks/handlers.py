@@ -13,6 +13,11 @@ def parse(event: Event) -> None:
     event.json()
 
 
+def parse_many(events: list[Event]) -> None:
+    for event in events:
+        event.json()
+
+
 def parse_and_count(event: Event, ctx: Context) -> None:
     event.json()
     ctx.state["seen"] = ctx.state.get("seen", 0) + 1

@@ -7,6 +7,7 @@ from penstock.core.event import Appended, AppendedMany, event_id
 from penstock.core.events import Event
 from penstock.core.lease import Settled
 from penstock.core.retry import Retry
+from penstock.engine.batches import BatchContext
 from penstock.engine.context import Context
 from penstock.engine.running_app import Outcome
 from penstock.errors import (
@@ -62,6 +63,7 @@ __all__ = [
     "AppendOnly",
     "Appended",
     "AppendedMany",
+    "BatchContext",
     "BindingChanged",
     "ClaimLost",
     "CommitUnknown",

@@ -56,12 +56,17 @@ class App:
         headers: Mapping[str, str] | None = None,
         keyed: bool | None = None,
         memory_mb: int = limits.MEMORY_MB,
+        batch: int | None = None,
     ) -> Callable[[F], F]:
         """Hand every event of a stream to a function, as this group.
 
         Handlers that share a group must agree on its settings; the first whose `types` match handles an event. A
         handler with a second parameter gets a `Context`, and its group is worked on by lanes (`keyed=False` opts out
         and forgoes state). `timeout_seconds` and `memory_mb` are enforced with `isolation="process"`.
+
+        With `batch=500` the function is called with a list of up to 500 events and returns None or `{event_id: error}`.
+        Effects go through `ctx.of(event)`. If it raises, the events come back in smaller and smaller pieces until the
+        one that is to blame is called alone.
         """
         policy = Policy(
             start=start,
@@ -78,6 +83,7 @@ class App:
             headers=dict(headers) if headers else None,
             keyed=keyed,
             memory_mb=memory_mb,
+            batch=batch,
         )
 
         def declare(function: F) -> F:

@@ -18,6 +18,7 @@ from penstock.core.columns import unpack
 from penstock.core.events import Claimed, Events
 from penstock.core.lease import Failure
 from penstock.engine import wire
+from penstock.engine.batches import runner_for
 from penstock.engine.marks import Marks
 from penstock.engine.running import Job, Runner, failure_of
 from penstock.engine.state import LeaseState, Stored
@@ -73,7 +74,7 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
                 importlib.import_module(name)
         _send(connection, Ready())
         gc.freeze()  # what is loaded stays: the collector need not look at it again
-        _serve(connection, Runner(subscription), marks)
+        _serve(connection, runner_for(subscription), marks)
 
 
 def _serve(connection: socket.socket, runner: Runner, marks: Marks) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from penstock.engine.batches import runner_for
 from penstock.engine.marks import Marks
-from penstock.engine.running import Job, Runner
+from penstock.engine.running import Job
 from penstock.engine.subscription import Subscription
 from penstock.engine.work import Work
 
@@ -12,7 +13,7 @@ class Inline:
     """Runs a lease in the calling thread."""
 
     def __init__(self, subscription: Subscription) -> None:
-        self._runner = Runner(subscription)
+        self._runner = runner_for(subscription)
         self.marks = Marks(subscription.policy.concurrency, subscription.policy.batch_size)
 
     def start(self) -> None:

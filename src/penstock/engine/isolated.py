@@ -139,19 +139,24 @@ class _Run:
         left, most = len(self._work.events) - self._next, self._isolated.chunk
         if self._policy.concurrency > 1 and most >= _CHUNK:
             most = left  # every end of a chunk is a moment at which slots are idle
-        return math.ceil(left / math.ceil(left / min(most, self._most)))
+        share = math.ceil(left / math.ceil(left / min(most, self._most)))
+        batch = self._policy.batch
+        if batch is not None and most >= _CHUNK:
+            share = math.ceil(share / batch) * batch  # no call is cut short by the end of a chunk
+        return min(left, share)
 
     # --- what goes wrong -----------------------------------------------------------------------------------------
 
-    def _overdue(self) -> tuple[Failure, int] | None:
-        """The event that has been running for too long."""
+    def _overdue(self) -> tuple[Failure, int] | tuple[Failure] | None:
+        """The event that has been running for too long; of a call of many nobody knows which it is."""
         now = self._looked = time.monotonic()
         for slot, value in enumerate(self._work.marks.slots):
             known, since = self._since.get(slot, (0, now))
             if not value or value != known:
                 self._since[slot] = (value, now)
             elif now - since > self._isolated.limit_seconds:
-                return failure_of(TimedOut(self._policy.timeout_seconds)), value - 1
+                late = failure_of(TimedOut(self._policy.timeout_seconds))
+                return (late, value - 1) if self._policy.batch is None else (late,)
         return None
 
     def _overfed(self) -> tuple[Failure] | None:
@@ -169,7 +174,7 @@ class _Run:
         first, last = self._sent[0] if self._sent else (0, 0)
         self._isolated.died(last - first)
         marks = work.marks
-        running = [place for place in marks.running() if marks.events[place] == Mark.UNTOUCHED]
+        running = [place for place in marks.running() if marks.events[place] in (Mark.UNTOUCHED, Mark.RUNNING)]
         for slot in range(len(marks.slots)):
             marks.slots[slot] = 0
         self._take_back()

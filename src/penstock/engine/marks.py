@@ -18,6 +18,7 @@ class Mark(IntEnum):
     FAILED = 2  # or suspected: it gets a row of its own
     HELD = 3  # not called: an earlier event of its key is not resolved
     BACK = 4  # the target was unavailable: nobody's fault
+    RUNNING = 5  # in a call of many
 
 
 class Marks:
@@ -41,8 +42,11 @@ class Marks:
             self.slots[slot] = 0
 
     def running(self) -> list[int]:
-        """The events in flight, by their place in the lease."""
-        return [value - 1 for value in self.slots if value]
+        """The events in flight, by their place in the lease: those in slots, and all that are in a call of many."""
+        marks = bytes(self.events)
+        if not marks.count(Mark.RUNNING):
+            return [value - 1 for value in self.slots if value]
+        return [place for place, mark in enumerate(marks) if mark == Mark.RUNNING]
 
     def begun(self) -> bool:
         """Whether the first event was offered to its handler."""

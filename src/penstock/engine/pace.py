@@ -20,11 +20,12 @@ class Pace:
     10
     """
 
-    def __init__(self, batch_seconds: float, batch_size: int) -> None:
+    def __init__(self, batch_seconds: float, batch_size: int, least: int = 1) -> None:
         self._seconds = batch_seconds
         self._most = batch_size
         self._rate: float | None = None
-        self._limit = min(FIRST_LEASE, batch_size)
+        self._least = least  # a call that may take so many is given them, however long it takes
+        self._limit = min(max(FIRST_LEASE, least), batch_size)
         self._left: int | None = None
         self._cap: int | None = None
 
@@ -35,7 +36,7 @@ class Pace:
             return min(self._cap, self._limit)
         if self._left is None or self._rate is None:
             return self._limit
-        return min(self._limit, max(self._left // _SHARES, int(self._rate * _LEAST_SECONDS), 1))
+        return min(self._limit, max(self._left // _SHARES, int(self._rate * _LEAST_SECONDS), self._least))
 
     def seconds_for(self, count: int) -> float:
         """About how long so many events take; 0 where nobody knows."""
@@ -63,4 +64,4 @@ class Pace:
         rate = count / max(seconds, 1e-6)
         self._rate = rate if self._rate is None else _WEIGHT * rate + (1 - _WEIGHT) * self._rate
         wanted = int(self._rate * self._seconds)
-        self._limit = max(1, min(wanted, self._limit * _GROWTH, self._most))
+        self._limit = max(self._least, min(wanted, self._limit * _GROWTH, self._most))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ class Report:
     failed: dict[int, Failure] = field(default_factory=dict)
     dead: dict[int, Failure] = field(default_factory=dict)
     unavailable: Failure | None = None
+    suspects: dict[int, Failure] = field(default_factory=dict)  # one of them is to blame: nobody knows which
     # What succeeded asks for. Every effect belongs to its event; state is put together by key until an event comes that
     # the settle may yet refuse: then it suffices to know whose writes it holds.
     effects: dict[int, Recorded] = field(default_factory=dict)
@@ -76,20 +77,26 @@ class Runner:
 
     def run(self, job: Job) -> Report:
         """Run what is untouched, until the end or until the stop flag is up."""
-        handlers = self._subscription.handlers
         job.scope = Scope(self._subscription.group, job.token)
+        self._call_all(job)
+        job.report.emit.sort(key=lambda one: one[0])  # in offset order
+        return job.report
+
+    def _call_all(self, job: Job) -> None:
+        handlers = self._subscription.handlers
         if any(handler.is_async for handler in handlers):
-            if self._loop is None:
-                self._loop = asyncio.Runner()
-            self._loop.run(self._several_async(job))
+            self._in_loop(self._several_async(job))
         elif self._policy.concurrency > 1:
             self._several(job)
         elif len(handlers) == 1 and handlers[0].types is None:
             self._only(job, handlers[0].function, handlers[0].wants_context)
         else:
             self._one_by_one(job)
-        job.report.emit.sort(key=lambda one: one[0])  # in offset order
-        return job.report
+
+    def _in_loop(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._loop is None:
+            self._loop = asyncio.Runner()
+        self._loop.run(work)
 
     def close(self) -> None:
         """End the event loop, if there is one."""
@@ -173,16 +180,20 @@ class Runner:
             self._failed(job, index, error)
 
     def _prepare(self, job: Job, event: Event) -> tuple[Handler, Context | None]:
-        kind = event.event_type
+        handler = self._handler(event.event_type)
+        return handler, self._context(job, event) if handler.wants_context else None
+
+    def _handler(self, kind: str) -> Handler:
         if kind not in self._by_type:
             self._by_type[kind] = self._subscription.handler_for(kind)
         handler = self._by_type[kind]
         if handler is None:
             raise Permanent(f"no handler of the group {self._subscription.group!r} wants events of type {kind!r}")
-        if not handler.wants_context:
-            return handler, None
+        return handler
+
+    def _context(self, job: Job, event: Event) -> Context:
         key = event.ordering_key if self._keyed else None
-        return handler, Context(event, self._no_state if key is None else KeyState(job.state.of(key)), job.scope)
+        return Context(event, self._no_state if key is None else KeyState(job.state.of(key)), job.scope)
 
     # --- several at once -----------------------------------------------------------------------------------------
 
@@ -294,10 +305,15 @@ class Runner:
         elif recorded is not None:
             job.report.emit += [(job.base + index, event) for event, _ in recorded.emit]
 
-    def _failed(self, job: Job, index: int, error: BaseException) -> None:
-        place = job.base + index
+    def _unresolved(self, job: Job, index: int) -> None:
+        """In an ordered group the key of this event does not go on behind it."""
         if self._ordered and (key := job.events.ordering_keys[index]) is not None:
+            place = job.base + index
             job.held[key] = min(place, job.held.get(key, place))
+
+    def _failed(self, job: Job, index: int, error: BaseException | str) -> None:
+        place = job.base + index
+        self._unresolved(job, index)
         if isinstance(error, Unavailable):
             job.report.unavailable = failure_of(error)
             job.marks.events[place] = Mark.BACK
@@ -325,7 +341,7 @@ class TimedOut(Exception):
         super().__init__(f"timed_out: no answer within {seconds:g} s")
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException | str) -> Failure:
     """Why an event did not succeed, in words that can be stored."""
     after = error.after_seconds if isinstance(error, RetryLater) else None
     try:

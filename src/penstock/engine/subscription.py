@@ -36,6 +36,7 @@ class Policy:
     headers: Mapping[str, str] | None = None
     keyed: bool | None = None
     memory_mb: int = limits.MEMORY_MB
+    batch: int | None = None  # events in one call; None: one event, and not in a list
 
     def __post_init__(self) -> None:
         _positive("lease_seconds", self.lease_seconds, limits.LEASE_SECONDS_MOST)
@@ -44,6 +45,8 @@ class Policy:
         _whole("batch_size", self.batch_size, limits.BATCH)
         _whole("concurrency", self.concurrency, limits.CONCURRENCY)
         _whole("memory_mb", self.memory_mb, 2**31)
+        if self.batch is not None:
+            _whole("batch", self.batch, self.batch_size)
         _one_of("isolation", self.isolation, ("process", "inline"))
         _one_of("ordering", self.ordering, (None, "key"))
         _one_of("on_dead", self.on_dead, ("continue", "halt"))

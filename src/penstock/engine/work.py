@@ -29,7 +29,7 @@ class Work:
     written: dict[str, Written] = field(default_factory=dict)
     writers: dict[str, list[int]] = field(default_factory=dict)  # whose writes `written` holds
     emit: list[tuple[int, NewEvent]] = field(default_factory=list)
-    suspects: dict[int, Failure] = field(default_factory=dict)  # in flight together when the process died
+    suspects: dict[int, Failure] = field(default_factory=dict)  # called together, and one of them is to blame
     deaths: int = 0  # processes that ended under its hands
     began: float | None = None  # when its first event was handed to a process that was ready
     marked: bytes | None = None  # the marks as they were in the end
@@ -41,6 +41,7 @@ class Work:
         """Some more of it was run."""
         self.failed |= report.failed
         self.dead |= report.dead
+        self.suspects |= report.suspects
         self.unavailable = report.unavailable or self.unavailable
         self.effects |= report.effects
         for key, written in report.state.items():

@@ -81,7 +81,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         policy = self.subscription.policy
-        self._pace = Pace(policy.batch_seconds, policy.batch_size)
+        self._pace = Pace(policy.batch_seconds, policy.batch_size, least=policy.batch or 1)
         self._executor = executor_for(self.subscription, self.log.store.kind)
         self._ahead = Ahead(self._claim, self.subscription.group)
         self._settler = ThreadPoolExecutor(_SETTLES, f"penstock-settle-{self.subscription.group}")

@@ -59,12 +59,14 @@ def run_handler(
     group: str = "test",
     token: int = 1,
     timeout_seconds: float = limits.TIMEOUT_SECONDS,
+    batch: bool = False,
     clock: Clock | None = None,
 ) -> Handled:
     """Call a handler on one event as the engine does, without a database: effects are recorded and go nowhere.
 
     `payload` may also be an `Event`, or a delivery as `log.delivery` returns it, which is then tried once more; the
-    fields of the event are then its own. `state` is what the event's key has before.
+    fields of the event are then its own. `state` is what the event's key has before. A handler that is declared with
+    `batch=` is called with a list of this one event if `batch` is true.
 
     >>> def screen(event, ctx):
     ...     ctx.emit("alerts", {"order": event.json()["id"]}, type="alert.raised")
@@ -90,7 +92,7 @@ def run_handler(
     given = {name: value for name, value in given.items() if value is not None}
     now = datetime.now(UTC) if clock is None else clock.now()
     events = _stored(payload, given, now) if isinstance(payload, Event | DeliveryRecord) else _new(payload, given, now)
-    policy = Policy(timeout_seconds=timeout_seconds, batch_size=1)
+    policy = Policy(timeout_seconds=timeout_seconds, batch_size=1, batch=1 if batch else None)
     subscription = Subscription(events.stream, group, policy, [handler_of(handler, None)])
     key = events.ordering_keys[0]
     inline = InlineHandlers(subscription)

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, NewType
 
+from penstock.core.columns import Columns
 from penstock.core.limits import SUSPECT_PIECES
 
 LeaseId = NewType("LeaseId", int)
@@ -49,6 +50,7 @@ class LeaseRow:
     found: str | None = None  # its members by name, in the store's own words
     whole: bool = False  # every event of its lane in (low, high]
     left: int | None = None  # how many events lie behind it, at most; for those who share a group fairly
+    events: Columns | None = field(default=None, compare=False, repr=False)  # what it holds, if the claim has read it
 
     @property
     def is_range(self) -> bool:

@@ -64,7 +64,9 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading):
         """Like `claim`, but says when to come back."""
         most = min(checking.count(limit, "limit"), limits.BATCH)
         found = self._claim(stream, group, most, claimed_by, lease_seconds, run)
-        return Lease(self, found, self.store.read_lease(found)) if isinstance(found, LeaseRow) else found
+        if not isinstance(found, LeaseRow):
+            return found
+        return Lease(self, found, found.events or self.store.read_lease(found))
 
     def try_claim_unread(
         self, stream: str, group: str, *, limit: int, claimed_by: str, run: int | None = None
@@ -83,7 +85,11 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading):
         if most == 0:
             return Idle(None)
         while True:
-            found = self._run(lambda tx: claim.claim(tx, stream, group, most, claimed_by, lease_seconds, run=run))
+            found = self._run(
+                lambda tx: claim.claim(
+                    tx, stream, group, most, claimed_by, lease_seconds, run=run, read=self.store.lease_query
+                )
+            )
             if isinstance(found, LeaseRow):
                 return found
             if isinstance(found, Idle):
@@ -102,6 +108,10 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading):
                 tx, lease_id, token, said, emit=appending.emitted, careful=careful, move=move
             )
 
+        if move is None and settle.says_done(said):
+            done = self._run(lambda tx: settle.settle_whole(tx, lease_id, token, said))
+            if done is not None:
+                return done
         try:
             try:
                 return self._run(work(careful=False))

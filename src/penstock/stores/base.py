@@ -81,6 +81,22 @@ class Transaction(Protocol):
     def now(self) -> datetime:
         """The store's time, at this moment."""
 
+    @property
+    def told_now(self) -> datetime | None:
+        """The time for a statement that can ask the database itself; None where it had better do so."""
+
+    def look(self, block: str, **params: Any) -> list[Row]:
+        """Run a block, and know the horizon as of a moment behind it: where that takes a statement of its own, both
+        make one round trip."""
+
+    def finish(
+        self, block: str, *, read: tuple[str, Mapping[str, Any]] | None = None, **params: Any
+    ) -> tuple[Row | None, Columns | None]:
+        """Run the last statement of the transaction and a reading block behind it, and commit: one round trip."""
+
+    def forget(self) -> None:
+        """Nothing was written that is worth a commit."""
+
     def horizon(self, last: int | None = None) -> int:
         """The highest offset below which nothing can still appear. Read events only in a later statement.
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from penstock.core import limits
 from penstock.core.lanes import slice_of
 from penstock.core.lease import Idle, LeaseId, LeaseRow, Passed, Token
-from penstock.stores import circuit, groups, reap
+from penstock.stores import circuit, groups, ranges, reap
 from penstock.stores.base import Row, Transaction
 from penstock.stores.groups import Group
+from penstock.stores.ranges import Range, Stretch
 
 _TOKEN_BITS = 20  # random low bits behind the growing lease id: a token grows, and cannot be guessed
 
@@ -27,28 +28,31 @@ def claim(
     *,
     upto: int | None = None,
     run: int | None = None,
+    read: Callable[[LeaseRow], tuple[str, Mapping[str, object]]] | None = None,
 ) -> LeaseRow | Idle | Passed:
-    """A lease, or when to come back, or the word that a stretch was passed and the caller should claim again.
+    """A lease, or when to come back, or `Passed` if a stretch without a match was passed: claim again.
 
-    With `upto` no new range goes beyond that offset; what has come back is handed out wherever it lies.
+    With `upto` no new range goes beyond that offset; what has come back is handed out wherever it lies. With `read`,
+    which names the block that reads a lease, the claim is all that its transaction does: it ends with the last
+    statement, and a small lease brings its events along.
     """
-    group = groups.locked(tx, stream, group_name)
-    now = tx.now()
-    lanes = _look(tx, group, now)
+    group, lanes = _look(tx, stream, group_name)
     expired = [lease for lane in lanes for lease in lane.expired_ids]
     if expired:
-        reap.reap_leases(tx, group, expired, now)
-        group = groups.get(tx, stream, group_name)  # the crash-loop guard may have paused it
-        lanes = _look(tx, group, now)
+        reap.reap_leases(tx, group, expired, lanes[0].looked_at)
+        group, lanes = _look(tx, stream, group_name)  # the crash-loop guard may have paused it
+    alone = read is not None and not expired
     if group.paused:
-        return Idle(None, paused=True)
+        return _idle(tx, Idle(None, paused=True), alone=alone)
+    now = lanes[0].looked_at
     if group.circuit is not None:
         again = group.circuit.wait_until(now)
         if again is not None:
             wait, end, why = (again - now).total_seconds(), lanes[0].last, group.circuit.last_error
-            return Idle(again, horizon=end, end=end, seconds=wait, unavailable=why or "unavailable")
-        limit = 1
-    attempt = _Attempt(tx, group, now, limit, claimed_by, lease_seconds or group.lease_seconds, upto, run)
+            idle = Idle(again, horizon=end, end=end, seconds=wait, unavailable=why or "unavailable")
+            return _idle(tx, idle, alone=alone)
+        limit, read = 1, None  # the lease is written down as the one that probes
+    attempt = _Attempt(tx, group, now, limit, claimed_by, lease_seconds or group.lease_seconds, upto, run, read)
     for lane in sorted(lanes, key=lambda one: (one.last_lease or 0, one.lane)):
         if group.exclusive and lane.open_ids:
             continue
@@ -59,16 +63,27 @@ def claim(
             return found
     until = _come_back(tx, group, now, lanes)
     seconds = None if until is None else max(0.0, (until - now).total_seconds())
-    return Idle(until, horizon=attempt.horizon or 0, end=lanes[0].last, seconds=seconds)
+    idle = Idle(until, horizon=attempt.horizon or 0, end=lanes[0].last, seconds=seconds)
+    return _idle(tx, idle, alone=alone)
 
 
-def _look(tx: Transaction, group: Group, now: datetime) -> list[Row]:
-    """Every lane as the claimer finds it.
+def _idle(tx: Transaction, idle: Idle, *, alone: bool) -> Idle:
+    """Nothing to hand out. Where that is all there is to say, it is not worth a commit that waits for the disk."""
+    if alone:
+        tx.forget()
+    return idle
+
+
+def _look(tx: Transaction, stream: str, group_name: str) -> tuple[Group, list[Row]]:
+    """The group, once this transaction alone may claim for it, and every lane as the claimer finds it.
 
     The newest lease of a lane names those that were open before it, so that finding what is open never visits ended
     leases, however many there are and however old a snapshot somebody holds.
     """
-    return tx.rows("claim.look", group_id=group.group_id, stream=group.stream, lanes=group.lanes, now=now)
+    lanes = tx.look("claim.look", stream=stream, group_name=group_name, now=tx.told_now)
+    if not lanes:
+        raise groups.unknown(stream, group_name)
+    return groups.of(lanes[0]), lanes
 
 
 def _come_back(tx: Transaction, group: Group, now: datetime, lanes: list[Row]) -> datetime | None:
@@ -92,6 +107,7 @@ class _Attempt:
     lease_seconds: float
     upto: int | None = None
     run: int | None = None  # the engine's run that this lease is counted for
+    read: Callable[[LeaseRow], tuple[str, Mapping[str, object]]] | None = None
     horizon: int | None = None
 
     def take(self, lane: Row) -> LeaseRow | Passed | None:
@@ -222,67 +238,11 @@ class _Attempt:
         )
         return blocked is not None and blocked.rows >= limits.BLOCKED_PER_LANE
 
-    def _range(self, lane: Row, binding: int, low: int, high: int, attempts: int, replay: int) -> _Range:
-        """How far a range from `low` goes; its delayed and blocked events become rows of their own."""
-        first, last = slice_of(lane.lane, self.group.lanes)
-        scan = max(limits.SCAN, 2 * self.limit)
-        span = self.group.span(binding)
-        where = {
-            "stream": self.group.stream,
-            "group_id": self.group.group_id,
-            "low": low,
-            "high": high,
-            "scan": scan,
-            "reach": max(scan, 4 * self.limit * self.group.lanes),
-            "most": self.limit,
-            "first_bucket": first,
-            "last_bucket": last,
-            "binding": binding,
-            "type_regex": span.type_regex,
-            "headers": span.headers,
-        }
-        odd = (lane.has_rows or lane.has_dated) and self._odd(where)
-        whole = not odd and span.everything
-        if odd:
-            # Looking closely costs more per event, and the range may end early: look at little more than is wanted.
-            closely = max(limits.PASS_STRETCH, 2 * self.limit * self.group.lanes)
-            row = self.tx.one(
-                "claim.careful_range",
-                now=self.now,
-                ordered=self.group.ordered,
-                halts=self.group.on_dead == "halt",
-                holes=limits.HOLES_PER_LEASE,
-                **{**where, "scan": min(scan, closely)},
-            )
-        elif whole and self.group.lanes == 1:
-            row = self.tx.one("claim.whole_range", stream=self.group.stream, low=low, high=high, most=self.limit)
-        else:
-            row = self.tx.one("claim.lane_range", **where) if whole else None
-            row = row or self.tx.one("claim.plain_range", **where)
-        assert row is not None
-        new_rows = [*row.delayed, *row.blocked]
-        if new_rows:
-            self.tx.run(
-                "claim.step_over",
-                group_id=self.group.group_id,
-                stream=self.group.stream,
-                group_name=self.group.group_name,
-                delayed=row.delayed,
-                offsets=new_rows,
-                attempts=attempts,
-                replays=replay,
-                now=self.now,
-            )
-        return _Range(binding, low, row.high, row.members, row.holes, row.scanned, new_rows, row.found, whole)
+    def _range(self, lane: Row, binding: int, low: int, high: int, attempts: int, replay: int) -> Range:
+        where = Stretch(self.group, lane, binding, low, high, self.limit, self.now)
+        return ranges.find(self.tx, where, attempts=attempts, replay=replay)
 
-    def _odd(self, where: Mapping[str, object]) -> bool:
-        """Whether a range has anything to step over."""
-        row = self.tx.one(
-            "claim.exceptions", now=self.now, ordered=self.group.ordered, halts=self.group.on_dead == "halt", **where
-        )
-        return row is not None and bool(row.any)
-
-    def _lease_range(self, lane: Row, found: _Range, *, attempts: int, replay: int, fresh: bool) -> LeaseRow | Passed:
+    def _lease_range(self, lane: Row, found: Range, *, attempts: int, replay: int, fresh: bool) -> LeaseRow | Passed:
         total = (lane.total or 0) + found.members + len(found.holes) if fresh else None
         lease = self._open(
             lane,
@@ -297,6 +257,7 @@ class _Attempt:
             total=total,
             found=found.found,
             whole=found.whole,
+            last=found.members > 0,
         )
         if found.members:
             return lease
@@ -319,34 +280,34 @@ class _Attempt:
         total: int | None = None,
         found: str | None = None,
         whole: bool = False,
+        last: bool = False,
     ) -> LeaseRow:
+        """Write the lease; if it is the last statement, read what it holds and commit with it."""
         expires_at = self.now + timedelta(seconds=self.lease_seconds)
-        row = self.tx.one(
-            "lease.open",
-            group_id=self.group.group_id,
-            lane=lane.lane,
-            lanes=self.group.lanes,
-            binding=binding,
-            secret=secrets.randbits(_TOKEN_BITS),
-            claimed_by=self.claimed_by,
-            now=self.now,
-            expires_at=expires_at,
-            attempts=attempts,
-            replay=replay,
-            members=members,
-            low=low,
-            high=high,
-            holes=holes or [],
-            offsets=offsets,
-            fresh=fresh,
-            total=total,
-            open_before=lane.open_ids,
-            run=self.run,
-        )
-        assert row is not None
-        return LeaseRow(
-            LeaseId(row.id),
-            Token(row.token),
+        params = {
+            "group_id": self.group.group_id,
+            "lane": lane.lane,
+            "lanes": self.group.lanes,
+            "binding": binding,
+            "secret": secrets.randbits(_TOKEN_BITS),
+            "claimed_by": self.claimed_by,
+            "now": self.now,
+            "expires_at": expires_at,
+            "attempts": attempts,
+            "replay": replay,
+            "members": members,
+            "low": low,
+            "high": high,
+            "holes": holes or [],
+            "offsets": offsets,
+            "fresh": fresh,
+            "total": total,
+            "open_before": lane.open_ids,
+            "run": self.run,
+        }
+        lease = LeaseRow(
+            LeaseId(0),
+            Token(0),
             self.group.stream,
             self.group.group_name,
             self.group.group_id,
@@ -367,16 +328,11 @@ class _Attempt:
             whole,
             lane.last - high if fresh and high is not None and self.group.lanes == 1 else None,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    binding: int
-    low: int
-    high: int
-    members: int
-    holes: list[int]
-    scanned: int
-    stepped_into: list[int]
-    found: str | None
-    whole: bool
+        events = None
+        if last and self.read is not None:
+            small = members <= limits.READ_WITH_CLAIM
+            row, events = self.tx.finish("lease.open", read=self.read(lease) if small else None, **params)
+        else:
+            row = self.tx.one("lease.open", **params)
+        assert row is not None
+        return replace(lease, id=LeaseId(row.id), token=Token(row.token), events=events)

@@ -77,15 +77,20 @@ def span_at(group: Group, cursor: int) -> Span:
 def find(tx: Transaction, stream: str, group_name: str) -> Group | None:
     """The group, or None."""
     row = tx.one("group.find", stream=stream, group_name=group_name)
-    return None if row is None else _group(row)
+    return None if row is None else of(row)
 
 
 def get(tx: Transaction, stream: str, group_name: str) -> Group:
     """The group, or `UnknownGroup`."""
     group = find(tx, stream, group_name)
     if group is None:
-        raise UnknownGroup(f"There is no group {group_name!r} on the stream {stream!r}.")
+        raise unknown(stream, group_name)
     return group
+
+
+def unknown(stream: str, group_name: str) -> UnknownGroup:
+    """The error for a group that is not there."""
+    return UnknownGroup(f"There is no group {group_name!r} on the stream {stream!r}.")
 
 
 def locked(tx: Transaction, stream: str, group_name: str) -> Group:
@@ -96,10 +101,11 @@ def locked(tx: Transaction, stream: str, group_name: str) -> Group:
 
 def every(tx: Transaction, stream: str | None = None, group_name: str | None = None) -> list[Group]:
     """All groups, of one stream or of the log."""
-    return [_group(row) for row in tx.rows("group.find", stream=stream, group_name=group_name)]
+    return [of(row) for row in tx.rows("group.find", stream=stream, group_name=group_name)]
 
 
-def _group(row: Row) -> Group:
+def of(row: Row) -> Group:
+    """The group in a row that has its columns and its bindings."""
     bindings = orjson.loads(row.bindings)
     spans = []
     for position, binding in enumerate(bindings):

@@ -74,6 +74,24 @@ def release(tx: Transaction, lease_id: int, token: int) -> Settled:
     return give_back_all(tx, lease, Outcome.RELEASED, now)
 
 
+def says_done(said: Settlement) -> bool:
+    """Whether a settlement only says that a range is done up to an offset."""
+    return said.upto is not None and said == Settlement(upto=said.upto, versions=said.versions)
+
+
+def settle_whole(tx: Transaction, lease_id: int, token: int, said: Settlement) -> Settled | None:
+    """The happy path: a whole range is done. All that its transaction does; None if it is not as simple as that."""
+    row, _ = tx.finish(
+        "settle.whole",
+        id=lease_id,
+        token=token,
+        upto=said.upto,
+        digest=codec.digest(_plain(said)),
+        now=tx.told_now,
+    )
+    return None if row is None else Settled(row.members, 0, 0, 0)
+
+
 def settle(
     tx: Transaction,
     lease_id: int,
@@ -91,10 +109,6 @@ def settle(
     what `said.moves` names in its place, in the same transaction.
     """
     digest = codec.digest(_plain(said))
-    if said.upto is not None and said == Settlement(upto=said.upto, versions=said.versions):
-        whole = tx.one("settle.whole", id=lease_id, token=token, upto=said.upto, digest=digest, now=tx.now())
-        if whole is not None:
-            return Settled(whole.members, 0, 0, 0)
     lease = _locked(tx, lease_id, token)
     if lease.outcome == Outcome.SETTLED:
         if lease.digest != digest:

@@ -121,12 +121,15 @@ class PostgresStore:
                 connection.isolation_level = _READING
             tx = PostgresTransaction(self, connection)
             yield tx
-            if write:
-                self._commit(connection)
+            if tx.ended:
+                return
+            if write and tx.worth_a_commit:
+                self.commit(connection)
             else:
                 connection.rollback()
 
-    def _commit(self, connection: psycopg.Connection[Any]) -> None:
+    def commit(self, connection: psycopg.Connection[Any]) -> None:
+        """Commit; `CommitUnknown` if the connection broke on the way."""
         if self.hook is not None:
             self.hook("before", "commit")
         try:

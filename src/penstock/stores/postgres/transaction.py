@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import orjson
 import psycopg
-from psycopg.rows import namedtuple_row
+from psycopg.rows import namedtuple_row, tuple_row
 
+from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import EventColumns, NewEvent
+from penstock.errors import CommitUnknown
 from penstock.stores.base import Row, UserSqlError, check_user_sql
 
 if TYPE_CHECKING:
@@ -36,24 +38,81 @@ class PostgresTransaction:
 
     def __init__(self, store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
         self._store = store
-        self._began_here = _elapsed()
-        row = connection.execute(_SETTINGS, prepare=False, binary=True).fetchone()
-        assert row is not None
-        self._began: datetime = row[0]
-        self._connection = connection
-        self._cursor = connection.cursor(row_factory=namedtuple_row, binary=True)
+        self._raw = connection
+        self._began: datetime | None = None
+        self._began_here = 0.0
+        self._bounds: list[int] | None = None  # announced by appenders, read behind the last look
+        self.ended = False  # committed with the last statement
+        self.worth_a_commit = True
+
+    @property
+    def _connection(self) -> psycopg.Connection[Any]:
+        """The connection, inside the transaction."""
+        if self._began is None:
+            self._send([])
+        return self._raw
 
     def _execute(self, block: str, params: dict[str, Any]) -> psycopg.Cursor[Any]:
-        for name, value in params.items():
-            if type(value) is list:
-                params[name] = orjson.dumps(value).decode() if name == "rows" else _array(value)
+        return self._send([(block, params)])[0]
+
+    def _send(
+        self, calls: list[tuple[str, dict[str, Any]]], *, plain: int = 0, commit: bool = False
+    ) -> list[psycopg.Cursor[Any]]:
+        """Run blocks in one round trip, the last `plain` of them for bare tuples.
+
+        The first statements of a transaction take its BEGIN and its settings along, the last one may take the COMMIT
+        along. A later statement starts when the one before it has ended, and sees what was committed by then. Who kills
+        the process between two statements gets them one by one.
+        """
+        hook = self._store.hook
+        cursors = [
+            self._raw.cursor(row_factory=tuple_row if number >= len(calls) - plain else namedtuple_row, binary=True)
+            for number in range(len(calls))
+        ]
+        settings = None
+        if hook is not None or (self._began is not None and len(calls) == 1 and not commit):
+            if self._began is None:
+                self._send_settings()
+            for (block, params), cursor in zip(calls, cursors, strict=True):
+                self._run_one(block, params, cursor)
+            if commit:
+                self._store.commit(self._raw)
+        else:
+            try:
+                with self._raw.pipeline():
+                    settings = None if self._began is not None else self._ask_settings()
+                    for (block, params), cursor in zip(calls, cursors, strict=True):
+                        cursor.execute(self._store.blocks[block], _sendable(params), prepare=False)
+                    if commit:
+                        self._raw.execute("commit", prepare=False)
+            except psycopg.OperationalError as error:
+                if commit and (self._raw.broken or self._raw.closed):
+                    raise CommitUnknown from error
+                raise
+        if settings is not None:
+            self._begun(settings)
+        self.ended = commit
+        return cursors
+
+    def _run_one(self, block: str, params: dict[str, Any], cursor: psycopg.Cursor[Any]) -> None:
         hook = self._store.hook
         if hook is not None:
             hook("before", block)
-        self._cursor.execute(self._store.blocks[block], params, prepare=False)
+        cursor.execute(self._store.blocks[block], _sendable(params), prepare=False)
         if hook is not None:
             hook("after", block)
-        return self._cursor
+
+    def _send_settings(self) -> None:
+        self._begun(self._ask_settings())
+
+    def _ask_settings(self) -> psycopg.Cursor[Any]:
+        self._began_here = _elapsed()
+        return self._raw.execute(_SETTINGS, prepare=False, binary=True)
+
+    def _begun(self, settings: psycopg.Cursor[Any]) -> None:
+        row = settings.fetchone()
+        assert row is not None
+        self._began = row[0]
 
     def rows(self, block: str, **params: Any) -> list[Row]:
         return self._execute(block, params).fetchall()
@@ -69,14 +128,41 @@ class PostgresTransaction:
         and time that the machine slept counts, too."""
         if self._store.clock is not None:
             return self._store.clock.now()
+        if self._began is None:
+            self._send([])
+        assert self._began is not None
         return self._began + timedelta(seconds=_elapsed() - self._began_here)
+
+    @property
+    def told_now(self) -> datetime | None:
+        return None if self._store.clock is None else self._store.clock.now()
+
+    def look(self, block: str, **params: Any) -> list[Row]:
+        found, announced = self._send([(block, params), ("horizon.announced", {})])
+        self._bounds = [row.bound for row in announced.fetchall()]
+        return found.fetchall()
+
+    def finish(
+        self, block: str, *, read: tuple[str, Mapping[str, Any]] | None = None, **params: Any
+    ) -> tuple[Row | None, Columns | None]:
+        calls = [(block, params)]
+        if read is not None:
+            calls.append((read[0], dict(read[1])))
+        cursors = self._send(calls, plain=len(calls) - 1, commit=True)
+        return cursors[0].fetchone(), None if read is None else RowColumns(cursors[1].fetchall())
+
+    def forget(self) -> None:
+        self.worth_a_commit = False
 
     def horizon(self, last: int | None = None) -> int:
         if last is None:
             first = self.one("horizon.last")
             assert first is not None
-            last = int(first.last)
-        return min([last, *(unfold(row.bound, last) for row in self.rows("horizon.announced"))])
+            last, self._bounds = int(first.last), None
+        bounds = self._bounds
+        if bounds is None:
+            bounds = [row.bound for row in self.rows("horizon.announced")]
+        return min([last, *(unfold(bound, last) for bound in bounds)])
 
     def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
         from penstock.stores.postgres import appending
@@ -138,6 +224,13 @@ class PostgresTransaction:
     def savepoint(self) -> Iterator[None]:
         with self._connection.transaction():
             yield
+
+
+def _sendable(params: dict[str, Any]) -> dict[str, Any]:
+    for name, value in params.items():
+        if type(value) is list:
+            params[name] = orjson.dumps(value).decode() if name == "rows" else _array(value)
+    return params
 
 
 def _array(values: list[Any]) -> Any:

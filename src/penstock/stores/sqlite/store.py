@@ -89,6 +89,26 @@ class SqliteTransaction:
     def now(self) -> datetime:
         return self._store.now()
 
+    @property
+    def told_now(self) -> datetime | None:
+        return self._store.now()
+
+    def look(self, block: str, **params: Any) -> list[Row]:
+        return self.rows(block, **params)
+
+    def finish(
+        self, block: str, *, read: tuple[str, Mapping[str, Any]] | None = None, **params: Any
+    ) -> tuple[Row | None, Columns | None]:
+        """One round trip is as good as another here; leaving the transaction commits."""
+        row = self.one(block, **params)
+        if read is None or row is None:
+            return row, None
+        found = [cursor.fetchall() for cursor in self._execute(read[0], dict(read[1]))]
+        return row, RowColumns(found[-1])
+
+    def forget(self) -> None:
+        """A transaction that wrote nothing costs nothing to commit."""
+
     def horizon(self, last: int | None = None) -> int:
         if last is not None:
             return last

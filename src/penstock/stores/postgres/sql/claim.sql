@@ -32,26 +32,8 @@ select l.lane, c.high as cursor, c.total
  order by l.lane;
 
 -- name: claim.look
--- All that a claimer wants to know, in one look: per lane the cursor, the newest lease and those that are open (the
--- newest names those that were open before it); whether the group has anything but ranges; the sequence's last value.
-select l.lane, c.high as cursor, c.total, n.id as last_lease, n.was_range as last_was_range,
-       coalesce(o.open_ids, '{}') as open_ids, coalesce(o.expired_ids, '{}') as expired_ids, o.expires_at,
-       exists (select 1 from penstock.returned where group_id = %(group_id)s) as has_returned,
-       exists (select 1 from penstock.deliveries where group_id = %(group_id)s) as has_rows,
-       exists (select 1 from penstock.events where stream = %(stream)s and available_at is not null) as has_dated,
-       (select case when is_called then last_value else 0 end from penstock.events_offset_seq) as last
-  from generate_series(0, %(lanes)s - 1) as l(lane)
-  left join lateral (select high, total from penstock.leases
-                      where group_id = %(group_id)s and lanes = %(lanes)s and lane = l.lane and fresh
-                      order by high desc limit 1) c on true
-  left join lateral (select id, offsets is null as was_range, open_before from penstock.leases
-                      where group_id = %(group_id)s and lanes = %(lanes)s and lane = l.lane
-                      order by id desc limit 1) n on true
-  left join lateral (select array_agg(id order by id) as open_ids, min(expires_at) as expires_at,
-                            array_agg(id order by id) filter (where expires_at <= %(now)s) as expired_ids
-                       from (select id, expires_at, outcome from penstock.leases
-                              where id = any(n.open_before || n.id) offset 0) candidates where outcome is null) o on true
- order by l.lane;
+-- All that a claimer wants to know, in one look, once it is its turn: the group with its bindings, every lane, the time.
+select * from penstock.claim_look(%(stream)s, %(group_name)s, %(now)s::timestamptz);
 
 -- name: claim.returned
 -- The lowest returned range of a lane; an unordered lane may pass over what is not due.
@@ -84,14 +66,18 @@ select "offset", suspect_part as part from penstock.deliveries
 
 -- name: claim.ordered_rows
 -- The rows of a key in offset order from its lowest unresolved one, ending before the first that is not due or belongs
--- to another part of a lost lease.
+-- to another part of a lost lease. (Dead letters are unresolved only where they halt their key.)
 with unresolved as (
   select "offset", ordering_key, suspect_part as part,
          state = 'PENDING' and available_at <= %(now)s as due
     from penstock.deliveries
    where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
-     and "offset" <= %(ceiling)s and in_order and state <> 'PUBLISHED'
-     and (state <> 'DEAD' or (%(halts)s and reason is distinct from 'skipped'))
+     and "offset" <= %(ceiling)s and in_order and state in ('PENDING', 'CLAIMED')
+  union all
+  select "offset", ordering_key, suspect_part, false
+    from penstock.deliveries
+   where %(halts)s and group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
+     and "offset" <= %(ceiling)s and in_order and state = 'DEAD' and reason is distinct from 'skipped'
 ), turns as (
   select "offset", part, bool_and(due and same) over turn as clear from (
     select *, part is not distinct from first_value(part) over turn as same from unresolved
@@ -112,21 +98,23 @@ update penstock.deliveries
 select count(*) as rows from (
   select 1 from penstock.deliveries
    where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
-     and in_order and state = 'PENDING' and reason = 'blocked' limit %(most)s) b;
+     and in_order and state in ('PENDING', 'CLAIMED') and state = 'PENDING' and reason = 'blocked' limit %(most)s) b;
 
 -- name: claim.exceptions
--- Whether a range has anything to step over; it nearly never does.
+-- Whether a range has anything to step over; it nearly never does. `high` is where it ends if it has not.
 select exists (select 1 from penstock.deliveries
                 where group_id = %(group_id)s and "offset" > %(low)s and "offset" <= %(high)s)
-    or exists (select 1 from (select available_at from penstock.events
-                               where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-                                 and available_at is not null order by "offset" limit %(scan)s) dated
-                where available_at > %(now)s)
+    or exists (select 1 from penstock.events
+                where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+                  and available_at is not null and available_at > %(now)s)
     or (%(ordered)s and exists (
          select 1 from penstock.deliveries
           where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
-            and ordering_key is not null and in_order and state <> 'PUBLISHED'
-            and (state <> 'DEAD' or (%(halts)s and reason is distinct from 'skipped')))) as any;
+            and ordering_key is not null and in_order and state in ('PENDING', 'CLAIMED')))
+    or (%(ordered)s and %(halts)s and exists (
+         select 1 from penstock.deliveries
+          where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
+            and ordering_key is not null and in_order and state = 'DEAD' and reason is distinct from 'skipped')) as any;
 
 -- name: claim.whole_range
 -- No filter, one lane, nothing to step over: the index alone answers.
@@ -182,35 +170,44 @@ select case when n = %(most)s then last
   from counted;
 
 -- name: claim.careful_range
--- The same with rows to step over, delayed events and, in an ordered group, keys that are held back.
+-- The same with rows to step over, delayed events and, in an ordered group, keys that are held back: a key is, from its
+-- lowest unresolved delivery or delayed event on. Each key of the stretch is looked up once.
 with scanned as materialized (
   select "offset", ordering_key, event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket, available_at
     from penstock.events
    where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
    order by "offset" limit %(scan)s
-), marked as (
-  select s."offset", s.ordering_key, d."offset" is not null as has_row,
-         d."offset" is not null and d.state <> 'PUBLISHED'
-           and (d.state <> 'DEAD' or (%(halts)s and d.reason is distinct from 'skipped')) as unresolved,
-         d."offset" is null and s.available_at is not null and s.available_at > %(now)s as delayed,
-         %(ordered)s and s.ordering_key is not null and exists (
-           select 1 from penstock.deliveries o
-            where o.group_id = %(group_id)s and o.bucket = s.bucket and o.ordering_key = s.ordering_key
-              and o."offset" < s."offset" and o.in_order and o.state <> 'PUBLISHED'
-              and (o.state <> 'DEAD' or (%(halts)s and o.reason is distinct from 'skipped'))) as behind
+), with_rows as materialized (
+  select "offset" from penstock.deliveries
+   where group_id = %(group_id)s and "offset" > %(low)s and "offset" <= (select max("offset") from scanned)
+), marked as materialized (
+  select s."offset", s.ordering_key, s.bucket, d."offset" is not null as has_row,
+         d."offset" is null and s.available_at is not null and s.available_at > %(now)s as delayed
     from scanned s
-    left join penstock.deliveries d on d.group_id = %(group_id)s and d."offset" = s."offset"
+    left join with_rows d on d."offset" = s."offset"
    where s.bucket between %(first_bucket)s and %(last_bucket)s
      and (%(type_regex)s::text is null or s.event_type ~ %(type_regex)s::text)
      and (%(headers)s::jsonb is null or s.headers @> %(headers)s::jsonb)
+), held as materialized (
+  select ordering_key, min("offset") as "offset" from (
+    select k.ordering_key, o."offset"
+      from (select distinct bucket, ordering_key from marked where %(ordered)s and ordering_key is not null) k
+     cross join lateral (
+       (select "offset" from penstock.deliveries
+         where group_id = %(group_id)s and bucket = k.bucket and ordering_key = k.ordering_key and in_order
+           and state in ('PENDING', 'CLAIMED') order by "offset" limit 1)
+        union all
+       (select "offset" from penstock.deliveries
+         where %(halts)s and group_id = %(group_id)s and bucket = k.bucket and ordering_key = k.ordering_key
+           and in_order and state = 'DEAD' and reason is distinct from 'skipped' order by "offset" limit 1)) o
+     union all
+    select ordering_key, "offset" from marked where %(ordered)s and ordering_key is not null and delayed) stops
+   group by ordering_key
 ), placed as (
-  select "offset", has_row, delayed,
-         not has_row and not delayed and %(ordered)s and ordering_key is not null
-           and (behind or coalesce(bool_or(unresolved or delayed) over (
-                  partition by ordering_key order by "offset" rows between unbounded preceding and 1 preceding), false))
-           as blocked
-    from marked
-), numbered as (
+  select m."offset", m.has_row, m.delayed,
+         not m.has_row and not m.delayed and coalesce(h."offset" < m."offset", false) as blocked
+    from marked m left join held h on h.ordering_key = m.ordering_key
+), numbered as materialized (
   select *, has_row or delayed or blocked as hole,
          count(*) filter (where not (has_row or delayed or blocked)) over (order by "offset") as member_no,
          count(*) filter (where has_row or delayed or blocked) over (order by "offset") as hole_no

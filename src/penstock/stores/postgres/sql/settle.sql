@@ -21,9 +21,11 @@ update penstock.leases set last_error = %(last_error)s, error_code = %(error_cod
 -- name: settle.whole
 -- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
 update penstock.leases
-   set outcome = 'settled', upto = high, digest = %(digest)s, answer = array[members, 0, 0, 0], ended_at = %(now)s,
+   set outcome = 'settled', upto = high, digest = %(digest)s, answer = array[members, 0, 0, 0],
+       ended_at = coalesce(%(now)s::timestamptz, clock_timestamp()),
        published = members, failed = 0, dead = 0, released = 0
- where id = %(id)s and token = %(token)s and outcome is null and expires_at > %(now)s and high = %(upto)s
+ where id = %(id)s and token = %(token)s and outcome is null
+   and expires_at > coalesce(%(now)s::timestamptz, clock_timestamp()) and high = %(upto)s
    and not exists (select 1 from penstock.circuits c where c.group_id = penstock.leases.group_id and c.probe = penstock.leases.id)
 returning members;
 

@@ -23,15 +23,24 @@ select l.lane, c.high as cursor, c.total from found l left join penstock_leases 
 -- name: claim.look
 -- All that a claimer wants to know, in one look: per lane the cursor, the newest lease and those that are open (the
 -- newest names those that were open before it); whether the group has anything but ranges; the last offset.
-with recursive lane(lane) as (
-  select 0 union all select lane + 1 from lane where lane + 1 < :lanes
+with recursive g as materialized (
+  select g.*, (select json_group_array(json_object(
+                      'id', b.id, 'from_offset', b.from_offset, 'types', json(b.types), 'type_regex', b.type_regex,
+                      'headers', b.headers))
+               from (select * from penstock_bindings where group_id = g.group_id order by from_offset, id) b) as bindings,
+       c.opened_at as circuit_opened_at, c.delay_seconds, c.probe_at, c.last_error, c.error_code, c.probe,
+       (select l.expires_at from penstock_leases l where l.id = c.probe and l.outcome is null) as probe_expires_at
+    from penstock_groups g left join penstock_circuits c on c.group_id = g.group_id
+   where g.stream = :stream and g.group_name = :group_name
+), lane(lane) as (
+  select 0 from g union all select lane + 1 from lane, g where lane + 1 < g.lanes
 ), found as (
   select lane,
-         (select f.id from penstock_leases f where f.group_id = :group_id and f.lanes = :lanes and f.lane = l.lane
+         (select f.id from penstock_leases f where f.group_id = g.group_id and f.lanes = g.lanes and f.lane = l.lane
              and f.fresh = 1 order by f.high desc limit 1) as cursor_lease,
          (select max(f.id) from penstock_leases f
-           where f.group_id = :group_id and f.lanes = :lanes and f.lane = l.lane) as last_lease
-    from lane l
+           where f.group_id = g.group_id and f.lanes = g.lanes and f.lane = l.lane) as last_lease
+    from lane l cross join g
 ), newest as (
   select l.lane, c.high as cursor, c.total, n.id as last_lease,
          case when n.id is not null then n.offsets is null end as last_was_range,
@@ -40,19 +49,19 @@ with recursive lane(lane) as (
     left join penstock_leases c on c.id = l.cursor_lease
     left join penstock_leases n on n.id = l.last_lease
 )
-select lane, cursor, total, last_lease, last_was_range,
+select g.*, lane, cursor, total, last_lease, last_was_range,
        (select json_group_array(o.id) from json_each(candidates) j cross join penstock_leases o on o.id = j.value
          where o.outcome is null) as open_ids,
        (select json_group_array(o.id) from json_each(candidates) j cross join penstock_leases o on o.id = j.value
          where o.outcome is null and o.expires_at <= :now) as expired_ids,
        (select min(o.expires_at) from json_each(candidates) j cross join penstock_leases o on o.id = j.value
          where o.outcome is null) as expires_at,
-       exists (select 1 from penstock_returned where group_id = :group_id) as has_returned,
-       exists (select 1 from penstock_deliveries where group_id = :group_id) as has_rows,
+       exists (select 1 from penstock_returned where group_id = g.group_id) as has_returned,
+       exists (select 1 from penstock_deliveries where group_id = g.group_id) as has_rows,
        exists (select 1 from penstock_events indexed by penstock_events_delayed
                 where stream = :stream and available_at is not null) as has_dated,
-       coalesce((select seq from sqlite_sequence where name = 'penstock_events'), 0) as last
-  from newest order by lane;
+       coalesce((select seq from sqlite_sequence where name = 'penstock_events'), 0) as last, :now as looked_at
+  from newest cross join g order by lane;
 
 -- name: claim.returned
 -- The lowest returned range of a lane; an unordered lane may pass over what is not due.
@@ -89,9 +98,14 @@ select "offset", suspect_part as part
 with unresolved as (
   select "offset", ordering_key, suspect_part as part,
          state = 'PENDING' and available_at <= :now as due
-    from penstock_deliveries indexed by penstock_deliveries_key
+    from penstock_deliveries indexed by penstock_deliveries_turn
    where group_id = :group_id and bucket between :first_bucket and :last_bucket
-     and "offset" <= :ceiling and state <> 'PUBLISHED' and (state <> 'DEAD' or (:halts and reason is not 'skipped'))
+     and "offset" <= :ceiling and state <> 'PUBLISHED' and state <> 'DEAD'
+  union all
+  select "offset", ordering_key, suspect_part, 0
+    from penstock_deliveries indexed by penstock_deliveries_halted
+   where :halts and group_id = :group_id and bucket between :first_bucket and :last_bucket
+     and "offset" <= :ceiling and state = 'DEAD' and reason is not 'skipped'
 ), turns as (
   select "offset", part, min(due and same) over turn as clear from (
     select *, part is first_value(part) over turn as same from unresolved
@@ -110,22 +124,25 @@ update penstock_deliveries
 
 -- name: claim.blocked
 select count(*) as rows from (
-  select 1 from penstock_deliveries indexed by penstock_deliveries_key
+  select 1 from penstock_deliveries indexed by penstock_deliveries_turn
    where group_id = :group_id and bucket between :first_bucket and :last_bucket
-     and state = 'PENDING' and state <> 'PUBLISHED' and reason = 'blocked' limit :most) b;
+     and state <> 'PUBLISHED' and state <> 'DEAD' and state = 'PENDING' and reason = 'blocked' limit :most) b;
 
 -- name: claim.exceptions
--- Whether a range has anything to step over; it nearly never does.
+-- Whether a range has anything to step over; it nearly never does. `high` is where it ends if it has not.
 select exists (select 1 from penstock_deliveries
                 where group_id = :group_id and "offset" > :low and "offset" <= :high)
-    or exists (select 1 from (select available_at from penstock_events indexed by penstock_events_delayed
-                               where stream = :stream and "offset" > :low and "offset" <= :high
-                                 and available_at is not null order by "offset" limit :scan) dated
-                where available_at > :now)
+    or exists (select 1 from penstock_events indexed by penstock_events_delayed
+                where stream = :stream and "offset" > :low and "offset" <= :high
+                  and available_at is not null and available_at > :now)
     or (:ordered and exists (
-         select 1 from penstock_deliveries indexed by penstock_deliveries_key
+         select 1 from penstock_deliveries indexed by penstock_deliveries_turn
           where group_id = :group_id and bucket between :first_bucket and :last_bucket
-            and ordering_key is not null and state <> 'PUBLISHED' and (state <> 'DEAD' or (:halts and reason is not 'skipped')))) as "any";
+            and ordering_key is not null and state <> 'PUBLISHED' and state <> 'DEAD'))
+    or (:ordered and :halts and exists (
+         select 1 from penstock_deliveries indexed by penstock_deliveries_halted
+          where group_id = :group_id and bucket between :first_bucket and :last_bucket
+            and ordering_key is not null and state = 'DEAD' and reason is not 'skipped')) as "any";
 
 -- name: claim.whole_range
 -- No filter, one lane, nothing to step over: the index alone answers.
@@ -190,20 +207,16 @@ select case when n = :most then last
   from counted;
 
 -- name: claim.careful_range
--- The same with rows to step over, delayed events and, in an ordered group, keys that are held back.
+-- The same with rows to step over, delayed events and, in an ordered group, keys that are held back: a key is, from its
+-- lowest unresolved delivery or delayed event on. Each key of the stretch is looked up once.
 with scanned as materialized (
   select "offset", ordering_key, event_type, headers, coalesce(bucket, "offset" % 256) as bucket, available_at
     from penstock_events indexed by penstock_events_stream
    where stream = :stream and "offset" > :low and "offset" <= :high
    order by "offset" limit :scan
-), marked as (
-  select s."offset", s.ordering_key, d."offset" is not null as has_row,
-         d."offset" is not null and d.state <> 'PUBLISHED' and (d.state <> 'DEAD' or (:halts and d.reason is not 'skipped')) as unresolved,
-         d."offset" is null and s.available_at is not null and s.available_at > :now as delayed,
-         :ordered and s.ordering_key is not null and exists (
-           select 1 from penstock_deliveries o indexed by penstock_deliveries_key
-            where o.group_id = :group_id and o.bucket = s.bucket and o.ordering_key = s.ordering_key
-              and o."offset" < s."offset" and o.state <> 'PUBLISHED' and (o.state <> 'DEAD' or (:halts and o.reason is not 'skipped'))) as behind
+), marked as materialized (
+  select s."offset", s.ordering_key, s.bucket, d."offset" is not null as has_row,
+         d."offset" is null and s.available_at is not null and s.available_at > :now as delayed
     from scanned s
     left join penstock_deliveries d on d.group_id = :group_id and d."offset" = s."offset"
    where s.bucket between :first_bucket and :last_bucket
@@ -213,13 +226,27 @@ with scanned as materialized (
      and (:headers is null or not exists (
            select 1 from json_each(:headers) h
             where not exists (select 1 from json_each(s.headers) x where x.key = h.key and x.value = h.value)))
+), keys as materialized (
+  select distinct bucket, ordering_key from marked where :ordered and ordering_key is not null
+), held as materialized (
+  select ordering_key, min("offset") as "offset" from (
+    select k.ordering_key,
+           (select o."offset" from penstock_deliveries o indexed by penstock_deliveries_turn
+             where o.group_id = :group_id and o.bucket = k.bucket and o.ordering_key = k.ordering_key
+               and o.state <> 'PUBLISHED' and o.state <> 'DEAD' order by o."offset" limit 1) as "offset" from keys k
+     union all
+    select k.ordering_key,
+           (select o."offset" from penstock_deliveries o indexed by penstock_deliveries_halted
+             where o.group_id = :group_id and o.bucket = k.bucket and o.ordering_key = k.ordering_key
+               and o.state = 'DEAD' and o.reason is not 'skipped' order by o."offset" limit 1) as "offset"
+      from keys k where :halts
+     union all
+    select ordering_key, "offset" from marked where :ordered and ordering_key is not null and delayed)
+   where "offset" is not null group by ordering_key
 ), placed as (
-  select "offset", has_row, delayed,
-         not has_row and not delayed and :ordered and ordering_key is not null
-           and (behind or coalesce(max(unresolved or delayed) over (
-                  partition by ordering_key order by "offset" rows between unbounded preceding and 1 preceding), 0))
-           as blocked
-    from marked
+  select m."offset", m.has_row, m.delayed,
+         not m.has_row and not m.delayed and coalesce(h."offset" < m."offset", 0) as blocked
+    from marked m left join held h on h.ordering_key = m.ordering_key
 ), numbered as materialized (
   select "offset", delayed, blocked, has_row or delayed or blocked as hole,
          sum(not (has_row or delayed or blocked)) over (order by "offset") as member_no,

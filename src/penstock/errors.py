@@ -369,6 +369,13 @@ class StoreUnavailable(PenstockError):
     hint = "Check that it runs and that the URL is right."
 
 
+class StoreReadOnly(StoreUnavailable):
+    """The database takes no writes: it is read-only, a standby, or a file that may only be read."""
+
+    code = "store_read_only"
+    hint = "Inspection works. To write, make it writable again or connect to the primary; an engine waits for that."
+
+
 class StoreClosed(PenstockError):
     """This log was closed."""
 

@@ -1,4 +1,4 @@
-"""A role of the database that may do what a worker does, and nothing else."""
+"""A role of the database that may do what a worker or a producer does, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import psycopg
 
 
 @contextmanager
-def worker_role(url: str) -> Iterator[tuple[str, psycopg.Connection[Any]]]:
+def worker_role(url: str, kind: str = "worker") -> Iterator[tuple[str, psycopg.Connection[Any]]]:
     """The log's URL for the role `worker_…`, and the owner's connection, on which it may be granted more."""
-    role = f"worker_{url.rpartition('/')[2]}"
+    role = f"{kind}_{url.rpartition('/')[2]}"
     with psycopg.connect(url, autocommit=True) as owner:
         owner.execute(f"create role {role} login")
-        owner.execute("select penstock.grant_worker(%s)", (role,))
+        owner.execute(f"select penstock.grant_{kind}(%s)", (role,))
         try:
             yield url.replace("postgres@", f"{role}@"), owner
         finally:

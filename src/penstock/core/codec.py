@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from typing import Any, Final
 
 import orjson
@@ -41,10 +43,38 @@ def encode_json(payload: Any) -> bytes:
         encoded = orjson.dumps(payload)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidPayload(f"The payload cannot be encoded as JSON: {error}.") from error
+    if b"null" in encoded and not is_finite(payload):
+        raise InvalidPayload("The payload has a NaN or an infinite number, and JSON has neither.")
     if len(encoded) > PAYLOAD_BYTES or payload is None:
         check_size(encoded)
         raise MissingField("payload is missing.")
     return encoded
+
+
+def is_finite(value: Any) -> bool:
+    """Whether plain data is free of NaN and infinities, for which orjson writes null without a word.
+
+    It takes longer than the encoding itself: ask only where the encoded text has a null in it.
+    """
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        kind = type(one)
+        if kind is float:
+            if one - one != 0:
+                return False
+        elif kind is str or kind is int or one is None or kind is bool:
+            continue
+        elif isinstance(one, Mapping):
+            waiting.extend(one.values())
+            waiting.extend(key for key in one if type(key) is not str)
+        elif isinstance(one, list | tuple):
+            waiting.extend(one)
+        elif isinstance(one, Enum):
+            waiting.append(one.value)
+        elif is_dataclass(one):
+            waiting.extend(getattr(one, field.name, None) for field in fields(one))
+    return True
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> str | None:
@@ -73,11 +103,33 @@ def _small_json(value: Any, what: str, limit: int) -> str:
         encoded = orjson.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{what} cannot be encoded as JSON: {error}.") from error
+    if b"null" in encoded and not is_finite(value):
+        raise InvalidInput(f"{what} has a NaN or an infinite number, and JSON has neither.")
     if len(encoded) > limit:
         raise TooLarge(f"{what} has {len(encoded):,} bytes; the limit is {limit:,}.")
     if b"\\u0000" in encoded:
         raise InvalidInput(f"{what} contains a NUL character, which databases do not store.")
     return encoded.decode()
+
+
+def decode_object(text: str | None) -> dict[str, Any]:
+    """Headers or metadata as stored. What another client wrote may be too large a number or too deep for Python: it is
+    shown as text rather than not at all."""
+    if not text:
+        return {}
+    try:
+        found = orjson.loads(text)
+    except ValueError:
+        return {"unreadable": text}
+    return found if isinstance(found, dict) else {"unreadable": text}
+
+
+def decode_headers(text: str | None) -> dict[str, str]:
+    """Headers as stored: text to text, whoever wrote them."""
+    found = decode_object(text)
+    if all(type(value) is str for value in found.values()):
+        return found
+    return {name: value if type(value) is str else orjson.dumps(value).decode() for name, value in found.items()}
 
 
 def error_text(error: Any) -> str:
@@ -102,9 +154,11 @@ def error_code(error: Any) -> str:
 
 def digest(value: Any) -> bytes:
     """A digest of plain data that does not depend on the order of mappings."""
-    text = orjson.dumps(
-        value, default=_plain, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS | orjson.OPT_NAIVE_UTC
-    )
+    options = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS | orjson.OPT_NAIVE_UTC
+    try:
+        text = orjson.dumps(value, default=_plain, option=options)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"A value cannot be stored: {error}.") from error
     return hashlib.sha256(text).digest()
 
 

@@ -46,6 +46,29 @@ def check_key(key: Any, what: str) -> str | None:
     return key
 
 
+def check_text(text: Any, what: str) -> str | None:
+    """Text that every database stores: no NUL, no lone surrogates; None stays None."""
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be text, not {type(text).__name__}.")
+    if "\0" in text:
+        raise InvalidInput(f"{what} contains a NUL character, which databases do not store.")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidInput(f"{what} is not valid text: {error}.") from error
+    return text
+
+
+def check_offset(value: Any, what: str) -> int:
+    """A whole number that an offset can be."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise InvalidInput(f"{what} must be a whole number between 0 and 2^63 - 1, not {str(value)[:60]}.")
+    return value
+
+
 def check_time(value: Any, what: str) -> datetime | None:
     """An aware datetime in UTC; None stays None."""
     if value is None:
@@ -54,7 +77,10 @@ def check_time(value: Any, what: str) -> datetime | None:
         raise InvalidInput(f"{what} must be a datetime.")
     if value.tzinfo is None or value.utcoffset() is None:
         raise NaiveDatetime(f"{what} {value.isoformat()} has no time zone.")
-    return value.astimezone(UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidInput(f"{what} {value.isoformat()} is no time between the years 1 and 9999 in UTC.") from error
 
 
 def event_id(text: str) -> uuid.UUID:
@@ -63,6 +89,8 @@ def event_id(text: str) -> uuid.UUID:
     >>> event_id("order-7") == event_id("order-7")
     True
     """
+    if check_text(text, "text") is None:
+        raise MissingField("An event id needs a text to be made from.")
     return uuid.uuid5(_NAMESPACE, text)
 
 

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cached_property
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import orjson
 
+from penstock.core import codec, moments
 from penstock.core.columns import COLUMNS, Columns
 from penstock.core.delivery import State
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_POSTGRES_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def moment(raw: Any) -> datetime | None:
     """A time as a store read it: microseconds since 1970, or the eight bytes that PostgreSQL sends."""
     if raw is None or isinstance(raw, datetime):
         return raw
-    if isinstance(raw, int):
-        return _EPOCH + timedelta(microseconds=raw)
-    return _POSTGRES_EPOCH + timedelta(microseconds=int.from_bytes(raw, "big", signed=True))
+    return moments.of_micros(raw) if isinstance(raw, int) else moments.of_postgres(raw)
 
 
 class Claimed(NamedTuple):
@@ -82,14 +78,12 @@ class Event:
     @property
     def headers(self) -> dict[str, str]:
         """Text pairs for the consumer at the target."""
-        text = self._of.column("headers")[self._index]
-        return orjson.loads(text) if text else {}
+        return codec.decode_headers(self._of.column("headers")[self._index])
 
     @property
     def metadata(self) -> dict[str, Any]:
         """Internal notes, never sent to a target."""
-        text = self._of.column("metadata")[self._index]
-        return orjson.loads(text) if text else {}
+        return codec.decode_object(self._of.column("metadata")[self._index])
 
     @property
     def partition_key(self) -> str | None:

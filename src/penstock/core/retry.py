@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from penstock.core.moments import LONGEST_SECONDS
 from penstock.errors import InvalidInput
 
 
@@ -26,7 +27,7 @@ class Retry:
     def __post_init__(self) -> None:
         if not isinstance(self.max_attempts, int) or isinstance(self.max_attempts, bool):
             raise InvalidInput("Retry.max_attempts must be a whole number.")
-        if self.max_attempts < 1:
+        if not 1 <= self.max_attempts < 2**31:
             raise InvalidInput("Retry.max_attempts must be at least 1: the first failure is then the last.")
         for name in ("base_seconds", "factor", "cap_seconds", "jitter", "max_age_seconds"):
             value = getattr(self, name)
@@ -43,7 +44,7 @@ class Retry:
             grown = self.base_seconds * self.factor ** (failures - 1)
         except OverflowError:
             grown = self.cap_seconds
-        return min(self.cap_seconds, grown) * (1 - self.jitter * u)
+        return min(self.cap_seconds, grown, LONGEST_SECONDS) * (1 - self.jitter * u)
 
     def exhausted(self, failures: int, *, age_seconds: float) -> bool:
         """Whether a delivery with so many failures, of an event so old, is given up."""

@@ -8,8 +8,10 @@ from typing import Any
 
 import orjson
 
+from penstock.core import codec
 from penstock.core.event import check_key
 from penstock.core.limits import STATE_BYTES
+from penstock.core.moments import LONGEST_SECONDS
 from penstock.errors import InvalidInput, StateNeedsKey, TooLarge
 from penstock.stores.keyed_state import WithTtl
 
@@ -32,6 +34,8 @@ def freeze(value: Any) -> Stored:
         text = orjson.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"A state must be JSON: {error}.") from error
+    if b"null" in text and not codec.is_finite(value):
+        raise InvalidInput("A state must be JSON, and JSON has neither NaN nor Infinity.")
     if len(text) > STATE_BYTES:
         raise TooLarge(f"A state of {len(text):,} bytes; the limit is {STATE_BYTES:,}.")
     return text
@@ -142,8 +146,9 @@ class KeyState(MutableMapping[str, Any]):
         if ttl_seconds is None:
             self[name] = value
             return
-        if isinstance(ttl_seconds, bool) or not isinstance(ttl_seconds, int | float) or ttl_seconds <= 0:
-            raise InvalidInput(f"ttl_seconds must be a positive number, not {ttl_seconds!r}.")
+        number = isinstance(ttl_seconds, int | float) and not isinstance(ttl_seconds, bool)
+        if not number or not 0 < ttl_seconds <= LONGEST_SECONDS:
+            raise InvalidInput(f"ttl_seconds must be a positive number of at most a century, not {ttl_seconds!r}.")
         self[name] = value
         self.written[name] = WithTtl(self.written[name], ttl_seconds)
         self.special = True

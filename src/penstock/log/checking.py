@@ -9,16 +9,47 @@ from datetime import datetime
 from typing import Any
 
 from penstock.core.delivery import State
-from penstock.core.event import check_time, parse_event_id
+from penstock.core.event import check_offset, check_text, check_time, parse_event_id
+from penstock.core.moments import LONGEST_SECONDS
 from penstock.errors import InvalidInput
 from penstock.stores.operate import Filter
 
 
 def count(value: Any, what: str) -> int:
-    """A whole number of at least 0."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidInput(f"{what} must be a whole number of at least 0, not {value!r}.")
+    """A whole number of at least 0, as large as a database can hold."""
+    return check_offset(value, what)
+
+
+def seconds(value: Any, what: str, most: float = LONGEST_SECONDS) -> float:
+    """A number of seconds of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise InvalidInput(f"{what} must be a number between 0 and {most:.0f}, not {str(value)[:60]}.")
     return value
+
+
+def event_of(value: Any) -> tuple[uuid.UUID | None, int | None]:
+    """An event by its id or by its offset: one of the two."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return None, check_offset(value, "an offset")
+    return parse_event_id(value), None
+
+
+def position(value: Any, what: str) -> str | int | datetime:
+    """A position: "beginning", "end", an offset or a time."""
+    if isinstance(value, datetime):
+        moment = check_time(value, what)
+        assert moment is not None
+        return moment
+    if value in ("beginning", "end"):
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return check_offset(value, what)
+    raise InvalidInput(f'{what} is "beginning", "end", an offset or a datetime, not {str(value)[:60]!r}.')
+
+
+def author(by: str | None) -> str:
+    """The name for the audit; the user's, if none was given."""
+    return check_text(by, "by") or whoami()
 
 
 def state_of(state: str) -> State:
@@ -46,15 +77,15 @@ def filter_of(
     """Which deliveries an operator means."""
     return Filter(
         None if event_ids is None else ids_of(event_ids),
-        error,
-        event_type,
+        check_text(error, "error"),
+        check_text(event_type, "type"),
         check_time(since, "since"),
         check_time(until, "until"),
     )
 
 
 def whoami() -> str:
-    """The name for the audit, if none was given."""
+    """The user's name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from penstock.core import limits
-from penstock.core.event import check_name, check_time
+from penstock.core import codec, limits
+from penstock.core.event import check_name, check_text
 from penstock.core.lanes import check_lanes
 from penstock.core.retry import Retry
 from penstock.core.routing import check_patterns
 from penstock.errors import InvalidInput
-from penstock.log import appending, checking
+from penstock.log import checking
 from penstock.log.operating import Moved
 from penstock.log.transacting import Transacting
 from penstock.stores import groups, rewind
@@ -70,7 +70,7 @@ class Grouping(Transacting):
         begin, settings = settings_of(
             stream, group, start, retry, lease_seconds, ordering, keyed, on_dead, types, headers, lanes
         )
-        return self._run(lambda tx: groups.declare(tx, stream, group, begin, settings, by or checking.whoami()))
+        return self._run(lambda tx: groups.declare(tx, stream, group, begin, settings, checking.author(by)))
 
     def groups(self, stream: str | None = None) -> list[Group]:
         """All groups, of one stream or of the log."""
@@ -78,11 +78,12 @@ class Grouping(Transacting):
 
     def pause(self, stream: str, group: str, *, reason: str | None = None, by: str | None = None) -> None:
         """Hand out nothing new; open leases go on."""
-        self._run(lambda tx: groups.set_paused(tx, stream, group, True, reason, by or checking.whoami()))
+        why = check_text(reason, "reason")
+        self._run(lambda tx: groups.set_paused(tx, stream, group, True, why, checking.author(by)))
 
     def resume(self, stream: str, group: str, *, by: str | None = None) -> None:
         """Go on after a pause."""
-        self._run(lambda tx: groups.set_paused(tx, stream, group, False, None, by or checking.whoami()))
+        self._run(lambda tx: groups.set_paused(tx, stream, group, False, None, checking.author(by)))
 
     def bind(
         self,
@@ -95,15 +96,16 @@ class Grouping(Transacting):
     ) -> int:
         """Change what the group wants, forward only; returns the offset behind which the new binding holds."""
         known = check_patterns(types)
-        return self._run(lambda tx: groups.bind(tx, stream, group, known, headers or None, by or checking.whoami()))
+        codec.encode_headers(headers)
+        return self._run(lambda tx: groups.bind(tx, stream, group, known, headers or None, checking.author(by)))
 
     def double_lanes(self, stream: str, group: str, *, by: str | None = None) -> int:
         """Cut every lane of an ordered or keyed group in half; returns the new number of lanes."""
-        return self._run(lambda tx: groups.double_lanes(tx, stream, group, by or checking.whoami()))
+        return self._run(lambda tx: groups.double_lanes(tx, stream, group, checking.author(by)))
 
     def delete_group(self, stream: str, group: str, *, by: str | None = None) -> None:
         """Forget a group and its deliveries; the events stay."""
-        self._run(lambda tx: groups.delete(tx, stream, group, by or checking.whoami()))
+        self._run(lambda tx: groups.delete(tx, stream, group, checking.author(by)))
 
     def rewind(
         self,
@@ -118,11 +120,10 @@ class Grouping(Transacting):
         """Deliver everything above a position again; open leases end, other groups do not move."""
         if state not in ("keep", "reset"):
             raise InvalidInput(f'state is "keep" or "reset", not {state!r}.')
-        target = check_time(to, "to") if isinstance(to, datetime) else to
-        assert target is not None
+        target = checking.position(to, "to")
         count = self._run(
             lambda tx: rewind.rewind(
-                tx, stream, group, target, reset_state=state == "reset", dry_run=dry_run, by=by or checking.whoami()
+                tx, stream, group, target, reset_state=state == "reset", dry_run=dry_run, by=checking.author(by)
             )
         )
         return Moved(count, dry_run)
@@ -153,10 +154,8 @@ def settings_of(
     laned = ordering is not None or keyed
     wanted = check_lanes(limits.LANES_DEFAULT if lanes is None else lanes)
     known_types = check_patterns(types)
-    if headers is not None:
-        appending.one(stream, {"payload": {}, "type": "check", "headers": headers})
-    begin = check_time(start, "start") if isinstance(start, datetime) else start
-    assert begin is not None
+    codec.encode_headers(headers)
+    begin = checking.position(start, "start")
     settings = groups.Settings(
         retry=retry or Retry(),
         lease_seconds=float(lease_seconds),

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from penstock.core.event import parse_event_id
+from penstock.core.event import check_key
 from penstock.core.events import Event, Events
-from penstock.errors import UnknownEvent
+from penstock.errors import InvalidInput, UnknownEvent
 from penstock.log import checking
 from penstock.log.transacting import Transacting
 from penstock.stores import drain, groups, inspect, keyed_state, stats
@@ -26,8 +26,7 @@ class Inspecting(Transacting):
 
     def event(self, stream: str, event_id: Any) -> Event:
         """One event, by its id or its offset."""
-        offset = event_id if isinstance(event_id, int) else None
-        known = None if offset is not None else parse_event_id(event_id)
+        known, offset = checking.event_of(event_id)
         row = self._run(lambda tx: tx.one("inspect.event", stream=stream, event_id=known, offset=offset), write=False)
         if row is None:
             raise UnknownEvent(f"There is no event {event_id} on {stream!r}.")
@@ -50,6 +49,8 @@ class Inspecting(Transacting):
         """Deliveries in offset order; pass the last one's offset as `after` for the next page."""
         which = checking.filter_of(event_ids, error, type, since, until)
         wanted = None if state is None else checking.state_of(state)
+        checking.count(after, "after")
+        checking.count(limit, "limit")
         return self._run(
             lambda tx: inspect.deliveries(tx, stream, group, which, state=wanted, after=after, limit=limit),
             write=False,
@@ -57,8 +58,7 @@ class Inspecting(Transacting):
 
     def delivery(self, stream: str, group: str, event_id: Any) -> DeliveryRecord:
         """One delivery, with its attempt history; the event by its id or its offset."""
-        offset = event_id if isinstance(event_id, int) else None
-        known = None if offset is not None else parse_event_id(event_id)
+        known, offset = checking.event_of(event_id)
         found = self._run(lambda tx: inspect.delivery(tx, stream, group, known, offset), write=False)
         if found is None:
             raise UnknownEvent(f"{event_id} is no delivery of {group!r} on {stream!r}.")
@@ -82,6 +82,8 @@ class Inspecting(Transacting):
 
     def state(self, stream: str, group: str, key: str) -> dict[str, Any]:
         """The state of one key, for inspection."""
+        if check_key(key, "key") is None:
+            raise InvalidInput("key is missing.")
 
         def work(tx: Transaction) -> dict[str, Any]:
             found, _ = keyed_state.read(tx, groups.get(tx, stream, group).group_id, [key], tx.now())

@@ -8,12 +8,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.core import codec
+from penstock.core import codec, limits
 from penstock.core.columns import Columns
 from penstock.core.event import parse_event_id
 from penstock.core.events import Claimed, Event, Events
 from penstock.core.lease import Effects, Failure, LeaseRow, Settled, Settlement, split_released
 from penstock.errors import InvalidInput, NotInLease
+from penstock.log import checking
 from penstock.log.handling import Permanent, RetryLater
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class Lease:
 
     def extend(self, seconds: float | None = None) -> datetime:
         """Keep the lease for `lease_seconds` (or `seconds`) from now on."""
+        if seconds is not None:
+            checking.seconds(seconds, "seconds", limits.LEASE_SECONDS_MOST)
         self.expires_at = self._log.extend(self.id, self.token, seconds)
         return self.expires_at
 
@@ -121,6 +124,7 @@ class Lease:
         burying |= {offset: _failure(error) for offset, error in failing.items() if isinstance(error, Permanent)}
         if len(back) + len(failing) + len(dead or {}) != len(back | failing.keys() | burying.keys()):
             raise NotInLease("An event is named with two outcomes.")
+        checking.seconds(due_after_seconds, "due_after_seconds")
         upto, back = self.split(back, failing.keys() | burying.keys())
         said = Settlement(
             failed={o: _failure(error) for o, error in failing.items() if o not in burying},

@@ -82,6 +82,8 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading):
     ) -> LeaseRow | Idle:
         if check_key(claimed_by, "claimed_by") is None:
             raise InvalidInput("claimed_by is missing.")
+        if lease_seconds is not None:
+            checking.seconds(lease_seconds, "lease_seconds", limits.LEASE_SECONDS_MOST)
         if most == 0:
             return Idle(None)
         while True:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from penstock.core.event import check_key, check_time
+from penstock.core.event import check_key, check_text, check_time
 from penstock.errors import FilterNeeded, InvalidInput
 from penstock.log import checking
 from penstock.log.transacting import Transacting
@@ -44,9 +44,7 @@ class Operating(Transacting):
         which = checking.filter_of(event_ids, error, type, since, until)
         if which == Filter() and not all:
             raise FilterNeeded
-        count = self._run(
-            lambda tx: operate.redrive(tx, stream, group, which, dry_run=dry_run, by=by or checking.whoami())
-        )
+        count = self._run(lambda tx: operate.redrive(tx, stream, group, which, dry_run=dry_run, by=checking.author(by)))
         return Moved(count, dry_run)
 
     def replay(
@@ -66,17 +64,15 @@ class Operating(Transacting):
         which = checking.filter_of(event_ids, None, type, since, until)
         if which == Filter() and not all:
             raise FilterNeeded
-        count = self._run(
-            lambda tx: operate.replay(tx, stream, group, which, dry_run=dry_run, by=by or checking.whoami())
-        )
+        count = self._run(lambda tx: operate.replay(tx, stream, group, which, dry_run=dry_run, by=checking.author(by)))
         return Moved(count, dry_run)
 
     def kill(
         self, stream: str, group: str, *, event_ids: Iterable[Any], reason: str = "killed", by: str | None = None
     ) -> Moved:
         """PENDING → CLAIMED → DEAD; `InFlight` for what is being worked on."""
-        ids = checking.ids_of(event_ids)
-        return Moved(self._run(lambda tx: operate.kill(tx, stream, group, ids, reason, by or checking.whoami())))
+        ids, why = checking.ids_of(event_ids), check_text(reason, "reason") or "killed"
+        return Moved(self._run(lambda tx: operate.kill(tx, stream, group, ids, why, checking.author(by))))
 
     def reschedule(
         self, stream: str, group: str, *, event_ids: Iterable[Any], available_at: datetime, by: str | None = None
@@ -85,14 +81,14 @@ class Operating(Transacting):
         ids, due = checking.ids_of(event_ids), check_time(available_at, "available_at")
         if due is None:
             raise InvalidInput("available_at is missing.")
-        return Moved(self._run(lambda tx: operate.reschedule(tx, stream, group, ids, due, by or checking.whoami())))
+        return Moved(self._run(lambda tx: operate.reschedule(tx, stream, group, ids, due, checking.author(by))))
 
     def skip(self, stream: str, group: str, key: str, *, by: str | None = None) -> Moved:
         """Let a key go on that halted at a dead letter."""
         known = check_key(key, "key")
         if known is None:
             raise InvalidInput("key is missing.")
-        return Moved(self._run(lambda tx: operate.skip(tx, stream, group, known, by or checking.whoami())))
+        return Moved(self._run(lambda tx: operate.skip(tx, stream, group, known, checking.author(by))))
 
     def prune(
         self,
@@ -113,5 +109,5 @@ class Operating(Transacting):
         moment = check_time(before, "before")
         position = checking.count(upto, "upto") if moment is None else moment
         target = self._run(lambda tx: prune.target(tx, stream, position), write=False)
-        pruning = prune.Pruning(stream, target, keep_dead, by or checking.whoami())
+        pruning = prune.Pruning(stream, target, keep_dead, checking.author(by))
         return Moved(pruning.run(self._run))

@@ -9,8 +9,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-import orjson
-
+from penstock.core.codec import decode_headers
 from penstock.core.columns import COLUMNS, Columns
 from penstock.core.events import moment
 from penstock.core.lease import LeaseRow
@@ -149,7 +148,7 @@ def _maps(texts: Any) -> Any:
     kind = events_schema().field("headers").type
     if texts.null_count == len(texts):
         return pa.nulls(len(texts), kind)
-    return pa.array([None if text is None else list(orjson.loads(text).items()) for text in texts.to_pylist()], kind)
+    return pa.array([None if text is None else list(decode_headers(text).items()) for text in texts.to_pylist()], kind)
 
 
 def _of_rows(columns: Columns, stream: str) -> Any:
@@ -160,7 +159,7 @@ def _of_rows(columns: Columns, stream: str) -> Any:
     values["event_id"] = [
         str(uuid.UUID(one)) if isinstance(one, str) else str(uuid.UUID(bytes=bytes(one))) for one in values["event_id"]
     ]
-    values["headers"] = [None if text is None else list(orjson.loads(text).items()) for text in values["headers"]]
+    values["headers"] = [None if text is None else list(decode_headers(text).items()) for text in values["headers"]]
     for name in ("available_at", "created_at"):
         values[name] = [moment(raw) for raw in values[name]]
     arrays = [pa.array(values[field.name], field.type) for field in schema if field.name != "stream"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from penstock.core.codec import JSON
+from penstock.core.codec import JSON, is_finite
 from penstock.core.event import NewEvent
 from penstock.errors import InvalidInput, InvalidPayload, MissingField
 from penstock.log import appending
@@ -78,9 +78,14 @@ def new_events(batch: Any, stream: str, default_type: str | None, key: str | Non
 def to_json(value: Any) -> bytes:
     """Any value of a DataFrame as JSON: bytes in base64 and decimals as text, so that nothing is rounded."""
     try:
-        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+        text = orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidPayload(f"A row cannot be encoded as JSON: {error}.") from error
+    if b"null" in text and not is_finite(value):
+        raise InvalidPayload(
+            "A row has a NaN or an infinite number, and JSON has neither: replace it, or drop the row."
+        )
+    return text
 
 
 def _values(column: Any) -> list[Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import orjson
-
+from penstock.core.codec import decode_headers
 from penstock.spark.reading import EVENTS_DDL
 
 _DELIVERY = (
@@ -80,4 +79,4 @@ def from_rows(rows: Sequence[Sequence[Any]], places: Sequence[int], schema: Any)
 def _maps(texts: Sequence[str | None], kind: Any) -> Any:
     import pyarrow as pa
 
-    return pa.array([None if text is None else list(orjson.loads(text).items()) for text in texts], kind)
+    return pa.array([None if text is None else list(decode_headers(text).items()) for text in texts], kind)

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from penstock.core import codec
 from penstock.core.delivery import State
 from penstock.stores import groups
 from penstock.stores.base import Row, Transaction
@@ -114,8 +115,8 @@ def _record(row: Row, history: Sequence[Attempt] = ()) -> DeliveryRecord:
         row.updated_at,
         bytes(row.payload),
         row.content_type,
-        orjson.loads(row.headers) if row.headers else {},
-        orjson.loads(row.metadata) if row.metadata else {},
+        codec.decode_headers(row.headers),
+        codec.decode_object(row.metadata),
         row.partition_key,
         row.ordering_key,
         row.created_at,

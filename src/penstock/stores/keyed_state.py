@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from penstock.core import codec
 from penstock.core.event import check_key
 from penstock.errors import InvalidInput, StateConflict, StateNeedsKey
 from penstock.stores.base import Transaction
@@ -78,6 +79,8 @@ def _entry(key: Any, name: Any, value: Any, versions: Mapping[tuple[str, str], i
         text = orjson.dumps(value).decode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"The state {name!r} of {key!r} cannot be encoded as JSON: {error}.") from error
+    if "null" in text and not codec.is_finite(value):
+        raise InvalidInput(f"The state {name!r} of {key!r} has a NaN or an infinite number, and JSON has neither.")
     # A removed value stays as an expired null, so that its version goes on growing.
     return {
         "key": key,

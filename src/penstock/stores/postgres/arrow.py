@@ -14,12 +14,16 @@ from typing import Any
 
 from psycopg import sql
 
+from penstock.core import moments
 from penstock.core.columns import ArrowColumns
 from penstock.errors import StoreUnavailable
 
 FROM_EVENTS = 500  # below this, rows are quicker
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 _RAW_TIME = re.compile(r"timestamptz_send\(([\w.]+)\)")
+# A time beyond what Python and Spark know (infinity, the year 20000) becomes the nearest that they do.
+_FIRST, _LAST = (f"timestamptz '{moments.EARLIEST.isoformat()}'", f"timestamptz '{moments.LATEST.isoformat()}'")
+_KNOWN_TIME = rf"case when \1 > {_LAST} then {_LAST} when \1 < {_FIRST} then {_FIRST} else \1 end"
 _RAW_ID = re.compile(r"uuid_send\(([\w.]+)\)")
 # The log lies on disk in the order of its offsets, and so does its index: read along the index, it needs no sorting.
 # The server does not know (it keeps no statistics of streams) and would sort every range on disk.
@@ -45,7 +49,7 @@ def literal(statement: str, params: Mapping[str, Any]) -> str:
 
 def plain(statement: str) -> str:
     """A reading statement with times and ids as the database has them, not as raw bytes."""
-    return _RAW_TIME.sub(r"\1", _RAW_ID.sub(r"\1::text", statement))
+    return _RAW_TIME.sub(_KNOWN_TIME, _RAW_ID.sub(r"\1::text", statement))
 
 
 class ArrowReader:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from penstock.errors import SchemaMissing, SchemaTooNew, SchemaTooOld, StoreUnavailable
+from penstock.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
 from penstock.stores import blocks
+from penstock.stores.postgres import faults
 
 if TYPE_CHECKING:
     from penstock.stores.postgres.store import PostgresStore
@@ -67,13 +68,11 @@ def migrate(store: PostgresStore) -> list[str]:
             for number, name, text in blocks.migrations("postgres", store.schema):
                 if _step(connection, store, number, name, text):
                     ran.append(name)
-        except psycopg.errors.InsufficientPrivilege as error:
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction) as error:
             connection.rollback()
             missing = version(connection, store.schema) == 0
-            advice = f"This role may not change the schema {store.schema!r}: {str(error).splitlines()[0]}."
+            advice = f"The schema {store.schema!r} may not be changed here: {faults.words(error)}."
             raise (SchemaMissing if missing else SchemaTooOld)(advice) from error
-        except psycopg.OperationalError as error:
-            raise StoreUnavailable(f"The upgrade was cut off: {error}.") from error
     return ran
 
 

@@ -6,32 +6,22 @@ LISTEN on pooled connections.
 
 from __future__ import annotations
 
+import select
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
+from penstock.core import moments
 from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import NewEvent
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.core.limits import BUSY_SECONDS
-from penstock.errors import (
-    AppendOnly,
-    CommitUnknown,
-    IllegalTransition,
-    InvalidUrl,
-    LeaseLost,
-    MissingDependency,
-    PermissionDenied,
-    SchemaMissing,
-    StoreBusy,
-    StoreClosed,
-    StoreUnavailable,
-)
+from penstock.errors import CommitUnknown, InvalidUrl, MissingDependency, StoreClosed, StoreUnavailable
 from penstock.stores import blocks
-from penstock.stores.base import Conflict, StatementHook
+from penstock.stores.base import StatementHook
 from penstock.stores.clock import Clock
 
 try:
@@ -40,7 +30,7 @@ try:
     from psycopg.pq import Format
     from psycopg_pool import ConnectionPool, PoolTimeout
 
-    from penstock.stores.postgres import arrow
+    from penstock.stores.postgres import arrow, faults
     from penstock.stores.postgres.transaction import PostgresTransaction
 except ImportError as error:  # pragma: no cover - shown by the packaging test
     raise MissingDependency("PostgreSQL needs psycopg: pip install 'penstock[postgres]'.") from error
@@ -49,9 +39,6 @@ except ImportError as error:  # pragma: no cover - shown by the packaging test
 # is of one moment: counts that are read one after the other would call finished what was claimed in between.
 _WRITING = psycopg.IsolationLevel.READ_COMMITTED
 _READING = psycopg.IsolationLevel.REPEATABLE_READ
-
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # PostgreSQL counts microseconds from here
-_LAW = {"PS001": AppendOnly, "PS002": IllegalTransition, "PS005": LeaseLost, "42501": PermissionDenied}
 
 
 class PostgresStore:
@@ -75,6 +62,7 @@ class PostgresStore:
             timeout=BUSY_SECONDS,
             kwargs={"prepare_threshold": None, "application_name": "penstock", "connect_timeout": 10},
             configure=_prepare,
+            check=_check,
         )
         self._opened = False
         self._arrow = arrow.ArrowReader(self._libpq_url, self.safe_url)
@@ -88,22 +76,29 @@ class PostgresStore:
             raise StoreClosed
         if not self._opened:
             self._first_connection()
-        try:
-            with self._pool.connection() as connection:
-                connection.isolation_level = _WRITING
-                yield connection
-        except PoolTimeout as error:
-            raise StoreUnavailable(f"No connection to {self.safe_url} within {BUSY_SECONDS:.0f} s.") from error
+        with faults.named(self.safe_url, self.schema):
+            try:
+                with self._pool.connection() as connection:
+                    connection.isolation_level = _WRITING
+                    yield connection
+            except PoolTimeout as error:
+                self._reach()
+                text = f"No connection to {self.safe_url} was free for {BUSY_SECONDS:.0f} s."
+                raise StoreUnavailable(text) from error
 
     def _first_connection(self) -> None:
         """Fail at once, not after the pool's patience, if the database cannot be reached."""
         assert self._pool is not None
+        self._reach()
+        self._pool.open()
+        self._opened = True
+
+    def _reach(self) -> None:
+        """Connect once, beside the pool, which does not say why it cannot."""
         try:
             psycopg.connect(self._libpq_url, connect_timeout=10).close()
         except psycopg.Error as error:
-            raise StoreUnavailable(f"Cannot reach {self.safe_url}: {str(error).strip().splitlines()[0]}.") from error
-        self._pool.open()
-        self._opened = True
+            raise StoreUnavailable(f"Cannot reach {self.safe_url}: {faults.words(error)}.") from error
 
     @property
     def safe_url(self) -> str:
@@ -116,7 +111,7 @@ class PostgresStore:
 
     @contextmanager
     def transaction(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
-        with self.connection() as connection, self._named_errors():
+        with self.connection() as connection:
             if not write:
                 connection.isolation_level = _READING
             tx = PostgresTransaction(self, connection)
@@ -134,29 +129,12 @@ class PostgresStore:
             self.hook("before", "commit")
         try:
             connection.commit()
-        except psycopg.OperationalError as error:
-            if connection.broken or connection.closed:
+        except psycopg.Error as error:
+            if (connection.broken or connection.closed) and not faults.is_certain(error):
                 raise CommitUnknown from error
             raise
         if self.hook is not None:
             self.hook("after", "commit")
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
-            raise Conflict(str(error)) from error
-        except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled) as error:
-            raise StoreBusy(f"PostgreSQL gave up waiting: {error}.") from error
-        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
-            raise SchemaMissing(f"There is no Penstock schema {self.schema!r} in this database.") from error
-        except psycopg.OperationalError as error:
-            raise StoreUnavailable(f"The connection to {self.safe_url} broke: {str(error).strip()}.") from error
-        except psycopg.Error as error:
-            if error.sqlstate in _LAW:
-                raise _LAW[error.sqlstate](str(error.diag.message_primary)) from error
-            raise
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -208,7 +186,7 @@ class PostgresStore:
         if many and arrow.available():
             found = self._arrow.read(arrow.literal(self.blocks[block], params))
         else:
-            with self.connection() as connection, self._named_errors(), connection.cursor(binary=True) as cursor:
+            with self.connection() as connection, connection.cursor(binary=True) as cursor:
                 cursor.execute(self.blocks[block], params, prepare=False)
                 found = RowColumns(cursor.fetchall())
         if self.hook is not None:
@@ -247,6 +225,13 @@ class PostgresStore:
         self._arrow.close()
 
 
+def _check(connection: psycopg.Connection[Any]) -> None:
+    """Refuse a pooled connection on which the server has spoken unasked: it has ended the session. No round trip."""
+    if select.select([connection.fileno()], [], [], 0)[0]:
+        connection.close()
+        raise psycopg.OperationalError("the server has ended the session")
+
+
 def _prepare(connection: psycopg.Connection[Any]) -> None:
     """Times are in UTC, whatever the session's zone is."""
     connection.adapters.register_loader("timestamptz", _UtcLoader)
@@ -258,12 +243,7 @@ class _UtcLoader(Loader):
     format = Format.BINARY
 
     def load(self, data: Any) -> datetime:
-        return moment_of(bytes(data))
-
-
-def moment_of(raw: bytes) -> datetime:
-    """A time as PostgreSQL sends it."""
-    return _EPOCH + timedelta(microseconds=int.from_bytes(raw, "big", signed=True))
+        return moments.of_postgres(bytes(data))
 
 
 def split_url(url: str) -> tuple[str, str]:

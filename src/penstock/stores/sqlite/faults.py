@@ -10,7 +10,18 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from penstock.core.limits import BUSY_SECONDS
-from penstock.errors import IllegalTransition, LeaseLost, SchemaMissing, StoreBusy, StoreClosed, StoreUnavailable
+from penstock.errors import (
+    AppendOnly,
+    IllegalTransition,
+    InvalidInput,
+    LeaseLost,
+    PenstockError,
+    SchemaMissing,
+    StoreBusy,
+    StoreClosed,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 
 T = TypeVar("T")
 
@@ -58,23 +69,41 @@ def patiently(work: Callable[[], T]) -> T:
         pause = min(pause * 1.5, _LONGEST_PAUSE)
 
 
+# What the triggers say, by a part of it: RAISE has no codes.
+_LAW: tuple[tuple[str, type[PenstockError]], ...] = (
+    ("the lease has expired", LeaseLost),
+    ("not a transition", IllegalTransition),
+    ("cannot be", IllegalTransition),
+    ("append-only", AppendOnly),
+    ("cannot change", AppendOnly),
+    (" must ", InvalidInput),
+)
+
+
 @contextmanager
 def named(path: str) -> Iterator[None]:
-    """SQLite's errors become Penstock's."""
+    """SQLite's errors become Penstock's: the one place that gives them their names."""
     try:
         yield
-    except sqlite3.Error as error:
-        text, code = str(error), code_of(error)
-        if code in _BUSY:
-            raise StoreBusy(f"SQLite gave up waiting: {text}.") from error
-        if code in _BROKEN:
-            raise StoreUnavailable(f"Cannot use {path}: {text}.") from error
-        if text.startswith("no such table: penstock_"):
-            raise SchemaMissing(f"There is no Penstock schema in {path}.") from error
-        if text == "penstock: the lease has expired":
-            raise LeaseLost("The lease expired before its outcome was written; nothing was written.") from error
-        if text.startswith("penstock:") and ("not a transition" in text or "cannot be" in text):
-            raise IllegalTransition(text) from error
-        if "closed database" in text:
-            raise StoreClosed from error
-        raise
+    except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+        found = meaning(error, path)
+        if found is None:
+            raise
+        raise found from error
+
+
+def meaning(error: Exception, path: str) -> PenstockError | None:
+    """The error as Penstock names it; None if it has no name for it."""
+    if not isinstance(error, sqlite3.Error):
+        return InvalidInput(f"A value cannot be stored: {error}.")
+    text, code = str(error), code_of(error)
+    if code in _BUSY:
+        return StoreBusy(f"SQLite gave up waiting: {text}.")
+    if code in _BROKEN:
+        kind = StoreReadOnly if code == READONLY else StoreUnavailable
+        return kind(f"Cannot {'write to' if code == READONLY else 'use'} {path}: {text}.")
+    if text.startswith("no such table: penstock_"):
+        return SchemaMissing(f"There is no Penstock schema in {path}.")
+    if text.startswith("penstock:"):
+        return next((kind(text) for part, kind in _LAW if part in text), None)
+    return StoreClosed() if "closed database" in text else None

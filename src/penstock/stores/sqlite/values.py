@@ -6,16 +6,16 @@ import sqlite3
 import uuid
 from collections import namedtuple
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
 from typing import Any
 
 import orjson
 
+from penstock.core import moments
 from penstock.stores.base import Row
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _PLAIN = frozenset({int, str, bytes, float, bool, type(None)})
 _LISTS = frozenset(
@@ -27,12 +27,12 @@ Decoder = Callable[[Any], Any]
 
 def micros(moment: datetime) -> int:
     """A time as it is stored."""
-    return (moment - _EPOCH) // _MICROSECOND
+    return (moment - moments.EPOCH) // _MICROSECOND
 
 
 def moment(stored: int) -> datetime:
     """A stored time as an aware datetime."""
-    return _EPOCH + timedelta(microseconds=stored)
+    return moments.of_micros(stored)
 
 
 def id_text(event_id: uuid.UUID | bytes) -> str:

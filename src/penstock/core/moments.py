@@ -1,0 +1,29 @@
+"""Times that Python can hold. Databases hold others, too: infinity, the year 20000, years before Christ."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
+LATEST: Final = datetime.max.replace(tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+POSTGRES_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+LONGEST_SECONDS: Final = 100 * 366 * 86_400.0  # a delay, a time to live: nobody waits longer than a century
+
+
+def of_micros(count: int, epoch: datetime = EPOCH) -> datetime:
+    """The time so many microseconds after an epoch; beyond what Python can hold, the nearest it can.
+
+    >>> of_micros(2**63 - 1) == LATEST, of_micros(-(2**63)) == EARLIEST
+    (True, True)
+    """
+    try:
+        return epoch + timedelta(microseconds=count)
+    except OverflowError:
+        return LATEST if count > 0 else EARLIEST
+
+
+def of_postgres(raw: bytes) -> datetime:
+    """A time as PostgreSQL sends it: eight bytes, microseconds since 2000."""
+    return of_micros(int.from_bytes(raw, "big", signed=True), POSTGRES_EPOCH)

@@ -418,11 +418,22 @@ class UnknownConnection(InvalidInput):
     hint = "Pass a sqlite3, psycopg 3, SQLAlchemy 2 or Django connection to the database the log lives in."
 
 
+class WrongDatabase(InvalidInput):
+    """The connection belongs to another database than the log, so the event would land in another log."""
+
+    code = "wrong_database"
+    hint = "Pass a connection to the database (or file) of this log, or open the log that lives in the caller's."
+
+
 class MissingDependency(PenstockError):
     """An optional package is needed for this."""
 
     code = "missing_dependency"
     hint = "Install the extra named in the message, for example pip install 'penstock[postgres]'."
+
+
+# Trouble of the database that may pass: an engine waits it out, and blames nobody. Said here and nowhere else.
+AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)
 
 
 def all_errors() -> dict[str, type[PenstockError]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from penstock.engine.waiting import AWAY
+from penstock.errors import AWAY
 from penstock.log.log import Log
 
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import socket
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import cache
+from functools import cache, partial
 
 from penstock.engine.counters import Counters
 from penstock.engine.declaring import declare
 from penstock.engine.drained import Drained
+from penstock.engine.patience import patiently, try_once
 from penstock.engine.subscription import Subscription
 from penstock.engine.switching import quick_turns
-from penstock.engine.waiting import AWAY
 from penstock.engine.watch import Watch
 from penstock.engine.worker import Worker
 from penstock.log.log import Log
 
-logger = logging.getLogger("penstock")
 _REAP_SECONDS = 5.0
 _LOOK_SECONDS = 0.05  # between two looks at whether everything is drained
 
@@ -59,7 +57,8 @@ class LocalEngine:
     def start(self) -> None:
         """Declare the groups and begin to work."""
         for worker in self._workers:
-            declare(self._log, worker.subscription, self._name)
+            wanted = partial(declare, self._log, worker.subscription, self._name)
+            patiently(wanted, worker.subscription.name, worker.counters, self._stopping)
         self._log.store.warm()
         _spare_the_collector()
         self._watch.start()
@@ -124,10 +123,7 @@ class LocalEngine:
             self._ended.set()
 
     def _reap(self) -> None:
-        try:
-            self._log.reap()
-        except AWAY as error:
-            logger.warning("reap: %s", error)
+        try_once(self._log.reap, "reap")
 
     def _drained(self) -> bool:
         return self.idle and self._left.look()

@@ -21,8 +21,7 @@ from penstock.engine.member_process import Hello, MemberProcess, Message
 from penstock.engine.process import Died
 from penstock.engine.running_app import Outcome, Progress, stopping_by_signal
 from penstock.engine.subscription import Subscription
-from penstock.engine.waiting import AWAY
-from penstock.errors import HandlerUnreachable, InvalidInput, PenstockError, all_errors
+from penstock.errors import AWAY, HandlerUnreachable, InvalidInput, PenstockError, all_errors
 
 _TICK = 0.2
 _RESTART_SECONDS = (0.5, 30.0)  # the pause before a new member: it doubles from the first to the last

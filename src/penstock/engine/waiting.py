@@ -8,10 +8,8 @@ from collections.abc import Callable
 
 from penstock.core.lease import Idle
 from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
-from penstock.errors import CommitUnknown, StoreBusy, StoreUnavailable
+from penstock.errors import AWAY
 from penstock.log.log import Log
-
-AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)  # errors of the database that may pass
 
 
 class Waiting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -9,8 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from penstock.engine.marks import Marks
-from penstock.errors import LeaseLost, PenstockError
+from penstock.errors import AWAY, LeaseLost
 from penstock.log.lease import Lease
+
+logger = logging.getLogger("penstock")
 
 _TICK = 0.05
 _BEATS = 3  # per lease: two may be missed
@@ -108,5 +111,7 @@ class Watch:
             self.drop(one.lease)
             if one.marks is not None:
                 one.marks.stop[0] = 1  # whatever it still does will not count
-        except PenstockError:
+        except Exception as error:  # whatever it is, the other leases need this thread
+            if not isinstance(error, AWAY):
+                logger.warning("lease %d: its heartbeat failed: %s", one.lease.id, error)
             one.next_beat = time.monotonic() + one.lease_seconds / _BEATS / 4  # the database is away: soon again

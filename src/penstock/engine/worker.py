@@ -23,10 +23,10 @@ from penstock.engine.patience import patiently
 from penstock.engine.settling import Settling
 from penstock.engine.state import LeaseState
 from penstock.engine.subscription import Subscription
-from penstock.engine.waiting import AWAY, Waiting
+from penstock.engine.waiting import Waiting
 from penstock.engine.watch import Watch
 from penstock.engine.work import Work
-from penstock.errors import LeaseLost
+from penstock.errors import AWAY, LeaseLost
 from penstock.log.lease import Lease
 from penstock.log.log import Log
 
@@ -156,14 +156,18 @@ class Worker:
 
         def claim() -> Lease | Idle:
             group = self.subscription
-            return self.log.try_claim(group.stream, group.group, limit=limit, claimed_by=self.claimed_by)
+            return self.log.try_claim_unread(group.stream, group.group, limit=limit, claimed_by=self.claimed_by)
 
         began = time.monotonic()
-        found = self._patiently(claim)
-        if not isinstance(found, Lease):
-            return found or Idle(None)
-        self.watch.keep(found, self.subscription.policy.lease_seconds)
+        claimed = self._patiently(claim)
+        if not isinstance(claimed, Lease):
+            return claimed or Idle(None)
+        self.watch.keep(claimed, self.subscription.policy.lease_seconds)
         self.counters.add(leases=1)
+        found = self._patiently(claimed.read)  # by itself: a claim that is repeated would be another lease
+        if found is None:
+            self._give_back(claimed)
+            return Idle(None)
         state: dict[str, dict[str, Any]] | None = {}
         if self.subscription.keyed and any(key is not None for key in found.events.ordering_keys):
             state = self._patiently(found.state)

@@ -76,6 +76,10 @@ class Lease:
     def __repr__(self) -> str:
         return f"<Lease {self.id} of {self.group} on {self.stream}: {len(self)} events until {self.expires_at}>"
 
+    def read(self) -> Lease:
+        """The same lease with its events in hand, if it was claimed without them."""
+        return Lease(self._log, self._row, self._log.store.read_lease(self._row))
+
     # --- state ---------------------------------------------------------------------------------------------------
 
     def state(self, keys: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:

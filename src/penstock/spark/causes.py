@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from penstock import errors
 from penstock.core import codec
 from penstock.core.lease import Failure
 
-AWAY: Final = frozenset({"Unavailable", "store_unavailable", "store_busy", "commit_unknown"})  # nobody's fault
+# Nobody's fault, by the code that a task's failure brings along.
+AWAY: Final = frozenset(
+    ["Unavailable", *(code for code, kind in errors.all_errors().items() if issubclass(kind, errors.AWAY))]
+)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _PYTHON_ERROR: Final = re.compile(r"^((?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*))(?:: ?(.*))?$", re.DOTALL)
 _OWN_CODE: Final = re.compile(r"\[([a-z_]+)\] ")

@@ -21,12 +21,12 @@ from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
 from penstock.engine.counters import NAMES, Counters
 from penstock.engine.declaring import declare
 from penstock.engine.drained import Drained
+from penstock.engine.patience import patiently, try_once
 from penstock.engine.pipeline import Pipeline
 from penstock.engine.subscription import Subscription
 from penstock.engine.travelling import Travelling, travelling
-from penstock.engine.waiting import AWAY
 from penstock.engine.watch import Watch
-from penstock.errors import PenstockError, SparkLost, all_errors
+from penstock.errors import AWAY, PenstockError, SparkLost, all_errors
 from penstock.log.log import Log
 from penstock.spark import secrets, slices
 from penstock.spark.causes import first_line
@@ -100,7 +100,8 @@ class SparkEngine:
     def start(self) -> None:
         """Declare the groups and begin to work."""
         for group in self._groups:
-            declare(self._log, group.subscription, _NAME)
+            wanted = partial(declare, self._log, group.subscription, _NAME)
+            patiently(wanted, group.subscription.name, Counters(), self._stopping)
         for worker in self._pipelines:
             worker.start()
         self._watch.start()
@@ -295,10 +296,7 @@ class SparkEngine:
                 self._changed.notify_all()
 
     def _reap(self) -> None:
-        try:
-            self._log.reap()
-        except AWAY as error:
-            logger.warning("reap: %s", error)
+        try_once(self._log.reap, "reap")
 
 
 def _sum(group: _Group) -> dict[str, int]:

@@ -18,9 +18,9 @@ from penstock.core.limits import SUSPECT_PIECES
 from penstock.engine.counters import Counters
 from penstock.engine.patience import patiently
 from penstock.engine.pipeline import Pipeline, declare_pipeline
-from penstock.engine.waiting import AWAY, Waiting
+from penstock.engine.waiting import Waiting
 from penstock.engine.watch import Watch
-from penstock.errors import InvalidPipeline, LeaseLost, OrderedGroup, PenstockError, StoreUnavailable
+from penstock.errors import AWAY, InvalidPipeline, LeaseLost, OrderedGroup, PenstockError, StoreUnavailable
 from penstock.log.handling import Unavailable
 from penstock.log.lease import Lease
 from penstock.log.log import Log

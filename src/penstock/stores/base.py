@@ -143,6 +143,13 @@ class Store(Protocol):
     def outbox_params(self, event: NewEvent) -> dict[str, Any]:
         """The parameters of the neutral `outbox.*` blocks, as any driver of this database takes them."""
 
+    def is_own(self, found: Sequence[Any]) -> bool:
+        """Whether what `outbox.identity` said on a caller's connection is said of this log's own database."""
+
+    @property
+    def safe_url(self) -> str:
+        """The URL without its password."""
+
     def read_events(self, stream: str, after: int, upto: int, limit: int) -> Columns:
         """Events in offset order."""
 

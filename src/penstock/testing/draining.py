@@ -12,7 +12,7 @@ from penstock.engine.settling import Settling
 from penstock.engine.state import LeaseState
 from penstock.engine.subscription import Subscription
 from penstock.engine.work import Work
-from penstock.errors import CommitUnknown, LeaseLost, PenstockError, StoreBusy, StoreUnavailable
+from penstock.errors import AWAY, LeaseLost, PenstockError
 from penstock.log.lease import Lease
 from penstock.log.log import Log
 from penstock.testing.inline import InlineHandlers
@@ -75,7 +75,7 @@ class InlineWorker:
     def _settle(self, settling: Settling, raised: list[BaseException]) -> Settled:
         try:
             return settling.settle()
-        except (LeaseLost, StoreBusy, StoreUnavailable, CommitUnknown):
+        except (LeaseLost, *AWAY):
             raise  # nothing that an event could be blamed for
         except Exception as error:
             self._limit = 1  # from here on one at a time, so that the one that makes it impossible is alone with it

@@ -65,6 +65,7 @@ class PostgresStore:
             check=_check,
         )
         self._opened = False
+        self._identity: tuple[int, ...] | None = None
         self._arrow = arrow.ArrowReader(self._libpq_url, self.safe_url)
 
     # --- connections ---------------------------------------------------------------------------------------------
@@ -201,6 +202,14 @@ class PostgresStore:
         if self.clock is not None:
             params["created_at"] = self.clock.now()
         return params
+
+    def is_own(self, found: Sequence[Any]) -> bool:
+        wanted = tuple(int(part) for part in found)
+        if self._identity != wanted:  # a restart or a failover changes our own, too
+            with self.transaction(write=False) as tx:
+                mine = tx.neutral("outbox.identity", {})
+            self._identity = None if mine is None else tuple(int(part) for part in mine)
+        return self._identity == wanted
 
     def warm(self) -> None:
         """Load what large reads need, so that the first of them need not."""

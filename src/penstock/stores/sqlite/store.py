@@ -290,6 +290,17 @@ class SqliteStore:
             params["created_at"] = micros(self.clock.now())
         return params
 
+    def is_own(self, found: Sequence[Any]) -> bool:
+        """The main file of the caller's connection, by what the file system calls it: paths may differ."""
+        file = found[2]
+        if isinstance(file, bytes):  # a text factory of the caller's
+            file = os.fsdecode(file)
+        return bool(file) and os.path.exists(file) and os.path.samefile(file, self.path)
+
+    @property
+    def safe_url(self) -> str:
+        return self.url
+
     def warm(self) -> None:
         """Nothing has to be loaded."""
 

@@ -20,6 +20,12 @@ values (cast(:stream as text), cast(:event_id as uuid), cast(:event_type as text
 on conflict (event_id) do nothing
 returning "offset";
 
+-- name: outbox.identity
+-- Which log a connection would append to, however it is reached: the server's start, the database, the table.
+select cast(extract(epoch from pg_postmaster_start_time()) * 1000000 as bigint),
+       (select cast(d.oid as bigint) from pg_catalog.pg_database d where d.datname = current_database()),
+       cast(cast(to_regclass('penstock.events') as oid) as bigint);
+
 -- name: outbox.find
 select "offset", stream, event_type, payload from penstock.events where event_id = cast(:event_id as uuid);
 

@@ -16,6 +16,10 @@ values (:stream, :event_id, :event_type, :payload, :content_type, :headers, :met
 on conflict (event_id) do nothing
 returning "offset";
 
+-- name: outbox.identity
+-- Which file a connection would append to: the first row is that of the main one.
+pragma database_list;
+
 -- name: outbox.find
 select "offset", stream, event_type, payload from penstock_events where event_id = :event_id;
 

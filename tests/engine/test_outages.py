@@ -1,0 +1,290 @@
+"""An engine ends only when it is told to: whatever happens to its connections, it waits, says so, and goes on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from penstock.engine.counters import Counters
+from penstock.engine.local import LocalEngine
+from penstock.engine.patience import Outage, patiently
+from penstock.errors import AWAY, CommitUnknown, StoreReadOnly, StoreUnavailable
+from tests.engine import handlers
+from tests.engine.driving import PATIENCE, done, make_done, subscription
+from tests.engine.waiting import until
+from tests.support.cutting_proxy import Cut, CuttingProxy
+from tests.support.postgres_server import PostgresServer
+from tests.support.roles import worker_role
+
+PATIENT = penstock.Retry(max_attempts=50, base_seconds=0, jitter=0)
+
+
+@contextmanager
+def engine_on(log: penstock.Log, **policy: Any) -> Iterator[LocalEngine]:
+    """An engine that works until the test ends it; anything else that ends it fails the test."""
+    settings = {"isolation": "inline", "lease_seconds": 1.0, "retry": PATIENT, **policy}
+    engine = LocalEngine(log, [subscription(handlers.counting, **settings)])
+    engine.start()
+    try:
+        yield engine
+        assert not engine.wait(0), "it ended by itself"
+    finally:
+        engine.stop()
+        assert engine.wait(PATIENCE)
+
+
+def wait_for_effects(url: str, count: int) -> None:
+    """Until so many were committed."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        until(lambda: (connection.execute("select count(*) from done").fetchone() or (0,))[0] >= count)
+
+
+def check_once(log: penstock.Log, url: str, events: int) -> None:
+    """Every effect of every event exactly once."""
+    assert sorted(done(url)) == sorted(event.offset for event in log.read("orders", limit=10_000))
+    assert len(done(url)) == events
+    emitted = Counter(event.json()["offset"] for event in log.read("seen", limit=10_000))
+    assert len(emitted) == events and set(emitted.values()) == {1}
+    keys = {event.ordering_key for event in log.read("orders", limit=10_000)}
+    assert sum(log.state("orders", "g", str(key))["seen"] for key in keys) == events
+
+
+@pytest.mark.shows("K42")
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_connection_cut_at_any_statement(
+    postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, how: Cut
+) -> None:
+    make_done(postgres_log_url)
+    with CuttingProxy(postgres.port) as proxy, penstock.open(proxy.url(postgres_log_url)) as log, engine_on(log):
+        for number in range(1, 31):
+            proxy.cut_at(number, how)
+            postgres_log.append("orders", {"n": number}, type="t", ordering_key=f"k{number % 3}")
+            assert proxy.cut.wait(PATIENCE)
+            wait_for_effects(postgres_log_url, number)
+        assert len(proxy.cuts) == 30
+    check_once(postgres_log, postgres_log_url, 30)
+
+
+@pytest.mark.shows("K42")
+@pytest.mark.parametrize("how", ["before", "after"])
+def test_a_connection_cut_at_every_second_commit(
+    postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, how: Cut
+) -> None:
+    make_done(postgres_log_url)
+    commits = 0
+
+    def decide(statement: str) -> Cut | None:
+        nonlocal commits
+        commits += statement == "commit"
+        return how if statement == "commit" and commits % 2 else None
+
+    with CuttingProxy(postgres.port) as proxy, penstock.open(proxy.url(postgres_log_url)) as log, engine_on(log):
+        proxy.cut_when(decide)
+        for n in range(8):
+            postgres_log.append("orders", {"n": n}, type="t", ordering_key=f"k{n % 3}")
+            wait_for_effects(postgres_log_url, n + 1)
+        proxy.cut_when(lambda statement: None)
+        assert len(proxy.cuts) >= 8 and set(proxy.cuts) == {"commit"}
+    check_once(postgres_log, postgres_log_url, 8)
+
+
+@pytest.mark.shows("K42")
+def test_a_cut_behind_the_read_of_a_lease_does_not_claim_another(
+    postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
+    """What was claimed is read again, not claimed again: no lease is left to expire."""
+    make_done(postgres_log_url)
+    reading = False
+
+    def decide(statement: str) -> Cut | None:
+        nonlocal reading
+        if not proxy.cut.is_set() and reading and statement in ("commit", "rollback"):
+            return "before"
+        reading = "e.payload" in statement or "payload, " in statement
+        return None
+
+    with CuttingProxy(postgres.port) as proxy, penstock.open(proxy.url(postgres_log_url)) as log:
+        proxy.cut_when(decide)
+        with engine_on(log, lease_seconds=3600):
+            postgres_log.append("orders", {}, type="t", ordering_key="k")
+            wait_for_effects(postgres_log_url, 1)
+            assert proxy.cut.is_set()
+    check_once(postgres_log, postgres_log_url, 1)
+    (delivery,) = postgres_log.deliveries("orders", "g")
+    assert (delivery.attempts, delivery.failures) == (1, 0)
+
+
+@pytest.mark.shows("K42")
+def test_what_other_verbs_say_about_a_cut(
+    postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
+    """Not a raw error of the driver among them, wherever the cut is."""
+    verbs = {
+        "append": lambda log: log.append("orders", {}, type="t"),
+        "append_many": lambda log: log.append_many("orders", [{"payload": {}, "type": "t"}] * 3),
+        "read": lambda log: log.read("orders"),
+        "declare": lambda log: log.declare_group("orders", "g"),
+        "drained": lambda log: log.drained("orders", "g"),
+        "stats": lambda log: log.stats(),
+        "reap": lambda log: log.reap(),
+        "claim": lambda log: log.claim("orders", "g", claimed_by="w"),
+        "deliveries": lambda log: log.deliveries("orders", "g"),
+    }
+    postgres_log.create_group("orders", "g")
+    seen: Counter[str] = Counter()
+    with CuttingProxy(postgres.port) as proxy, penstock.open(proxy.url(postgres_log_url)) as log:
+        for name, verb in verbs.items():
+            for how in ("before", "after"):
+                for number in range(1, 12):
+                    proxy.cut_at(number, how)
+                    try:
+                        verb(log)
+                    except AWAY as error:
+                        seen[name] += 1
+                        assert error.code and error.hint
+                    if not proxy.cut.is_set():
+                        break
+    assert seen.keys() == verbs.keys()
+
+
+@pytest.mark.shows("K42")
+@pytest.mark.parametrize("end", ["restart", "kill"])
+def test_a_server_that_restarts(end: str, caplog: pytest.LogCaptureFixture) -> None:
+    with PostgresServer() as server:
+        url = server.create_database()
+        with penstock.open(url) as log, caplog.at_level(logging.WARNING, "penstock"):
+            make_done(url)
+            with engine_on(log, lease_seconds=2.0):
+                log.append("orders", {}, type="t", ordering_key="k")
+                wait_for_effects(url, 1)
+                if end == "kill":
+                    server.kill()
+                    server.start()
+                else:
+                    server.restart()
+                with penstock.open(url) as fresh:
+                    fresh.append("orders", {}, type="t", ordering_key="k")
+                    wait_for_effects(url, 2)
+                    check_once(fresh, url, 2)
+    waits = [one for one in caplog.messages if "waiting for the database" in one]
+    assert len(waits) <= 3, waits
+
+
+@pytest.mark.shows("K42")
+def test_a_server_that_takes_no_writes(
+    postgres_log: penstock.Log, postgres_log_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_done(postgres_log_url)
+    name = postgres_log_url.rpartition("/")[2]
+
+    def switch(how: str) -> None:
+        with psycopg.connect(postgres_log_url.replace(name, "postgres"), autocommit=True) as owner:
+            owner.execute(f"alter database {name} set default_transaction_read_only = {how}")
+            owner.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (name,))
+
+    with caplog.at_level(logging.WARNING, "penstock"), penstock.open(postgres_log_url) as log, engine_on(log) as engine:
+        switch("on")
+        until(lambda: any("store_read_only" in one for one in caplog.messages))
+        with penstock.open(postgres_log_url) as other:
+            for refused in (
+                lambda: other.append("orders", {}, type="t"),
+                lambda: other.append_many("orders", [{"payload": {}, "type": "t"}]),
+                lambda: other.pause("orders", "g"),
+                lambda: other.claim("orders", "g", claimed_by="w"),
+            ):
+                with pytest.raises(StoreReadOnly):
+                    refused()
+            assert other.read("orders") == [] and other.stats().groups
+        assert not engine.wait(0)
+        switch("off")
+        with penstock.open(postgres_log_url) as other:
+            other.append("orders", {}, type="t", ordering_key="k")
+            wait_for_effects(postgres_log_url, 1)
+            check_once(other, postgres_log_url, 1)
+
+
+@pytest.mark.shows("K42")
+@pytest.mark.parametrize("verb", ["append_many", "append", "reap", "claim"])
+def test_a_pause_between_two_statements(postgres_log_url: str, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """The server ends a transaction that waits for too long: nothing was written, and it is said so."""
+    from penstock.stores.postgres import transaction
+
+    monkeypatch.setattr(transaction, "_SETTINGS", transaction._SETTINGS.replace("'10s'", "'50ms'"))
+    slept = False
+
+    def hook(when: str, block: str) -> None:
+        nonlocal slept
+        if (when, block) != ("before", "commit") or slept:
+            return
+        slept = True
+        with psycopg.connect(postgres_log_url) as other:
+            until(lambda: not _sleepers(other))
+
+    with penstock.open(postgres_log_url) as before:
+        before.create_group("orders", "g")
+        before.append("orders", {}, type="t")
+    with penstock.open(postgres_log_url, hook=hook) as log:
+        verbs = {
+            "append_many": lambda: log.append_many("orders", [{"payload": {}, "type": "t"}]),
+            "append": lambda: log.append("orders", {}, type="t"),
+            "reap": log.reap,
+            "claim": lambda: log.claim("orders", "g", claimed_by="w"),
+        }
+        with pytest.raises(StoreUnavailable) as caught:
+            verbs[verb]()
+        assert slept and "idle-in-transaction" in caught.value.message
+        verbs[verb]()
+        assert len(log.read("orders")) == (2 if verb.startswith("append") else 1)
+
+
+def _sleepers(connection: psycopg.Connection[Any]) -> bool:
+    found = connection.execute(
+        "select 1 from pg_stat_activity where datname = current_database() and application_name = 'penstock' "
+        "and state = 'idle in transaction'"
+    ).fetchone()
+    connection.rollback()
+    return found is not None
+
+
+@pytest.mark.shows("K42")
+def test_too_many_connections_are_said(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+    with worker_role(postgres_log_url) as (url, owner):
+        owner.execute(f"alter role {url.partition('//')[2].partition('@')[0]} connection limit 0")
+        with pytest.raises(StoreUnavailable, match="too many connections"):
+            penstock.open(url)
+
+
+def test_an_outage_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    outage = Outage(lambda: now)
+    with caplog.at_level(logging.WARNING, "penstock"):
+        for _ in range(100):
+            outage.goes_on("orders/g", StoreUnavailable("Gone."))
+            now += 1.0
+        outage.is_over("orders/g")
+        outage.is_over("orders/h")
+        assert patiently(lambda: 7, "orders/g", Counters(), threading.Event(), outage) == 7
+    assert len(caplog.messages) == 5
+    assert "waiting for the database" in caplog.messages[0] and "back after 100.0 s" in caplog.messages[-1]
+
+
+def test_a_commit_nobody_heard_of_is_waited_out(caplog: pytest.LogCaptureFixture) -> None:
+    answers: list[Any] = [CommitUnknown(), StoreReadOnly("No."), "done"]
+
+    def do() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    counters = Counters()
+    assert patiently(do, "orders/g", counters, threading.Event(), Outage()) == "done"
+    assert counters.snapshot()["store_errors"] == 2

@@ -73,9 +73,13 @@ def patiently(work: Callable[[], T]) -> T:
 _LAW: tuple[tuple[str, type[PenstockError]], ...] = (
     ("the lease has expired", LeaseLost),
     ("not a transition", IllegalTransition),
+    ("cannot become", IllegalTransition),
     ("cannot be", IllegalTransition),
     ("append-only", AppendOnly),
     ("cannot change", AppendOnly),
+    ("never decrease", AppendOnly),
+    ("change with its state only", AppendOnly),
+    ("if and only if", InvalidInput),
     (" must ", InvalidInput),
 )
 

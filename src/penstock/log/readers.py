@@ -33,9 +33,7 @@ class Reading(Transacting):
         if known is None:
             raise MissingField("reader is missing.")
         name = known.removeprefix(_PREFIX)
-        count = self._run(
-            lambda tx: readers.release(tx, stream, group, name, dry_run=dry_run, by=by or checking.whoami())
-        )
+        count = self._run(lambda tx: readers.release(tx, stream, group, name, dry_run=dry_run, by=checking.author(by)))
         return Moved(count, dry_run)
 
 

@@ -222,7 +222,7 @@ class PostgresStore:
         return schema.migrate(self)
 
     def override_clock(self) -> None:
-        with self.connection() as connection, self._named_errors():
+        with self.connection() as connection:
             if connection.execute(self.blocks["clock.overridden"], prepare=False).fetchone() is None:
                 connection.execute(self.blocks["clock.override"], prepare=False)
             connection.commit()

@@ -205,6 +205,10 @@ def _idle(log: Log, claims: Iterable[Row], now: datetime) -> list[Finding]:
     found = []
     for group in log.stats().groups:
         claimed_at = last.get((group.stream, group.group))
+        if group.unavailable is not None and not group.paused:
+            what = f"{group.group} on {group.stream} has an open circuit, its target being down: {group.unavailable}."
+            found.append(Finding(Level.NOTE, "groups", what, "Mend the target; one event is tried now and then."))
+            continue
         if group.pending == 0 or (claimed_at is not None and now - claimed_at < _seconds(_IDLE_SECONDS)):
             continue
         if group.paused:

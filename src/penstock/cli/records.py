@@ -133,7 +133,7 @@ def stats_tables(found: Stats) -> RenderableType:
             f"{'' if one.lag_is_exact else '≥'}{one.lag:,}",
             output.seconds(one.oldest_seconds),
             f"{one.published_per_second:,.1f}/s",
-            Text("paused", style="yellow") if one.paused else Text(""),
+            Text("paused" if one.paused else "unavailable" if one.unavailable else "", style="yellow"),
         )
         for one in found.groups
     )

@@ -43,6 +43,7 @@ class GroupStats:
     open_leases: int
     published_per_second: float
     lag_is_exact: bool = True
+    unavailable: str | None = None  # what its target said, while its circuit is open
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,7 @@ class _Look:
         return self.beyond - self.count("PENDING", "CLAIMED", "PUBLISHED", "DEAD", ahead=True)
 
     def stats(self, oldest: datetime | None, now: datetime) -> GroupStats:
+        circuit = self.group.circuit
         pending = max(0, self.untouched + int(self.fact.returned) + self.count("PENDING"))
         claimed = int(self.fact.open) + self.count("CLAIMED")
         unfinished_behind = self.count("PENDING", "CLAIMED", "DEAD", ahead=False)
@@ -176,6 +178,7 @@ class _Look:
             int(self.fact.leases),
             round(float(self.fact.rate), 3),
             self.exact,
+            None if circuit is None else circuit.last_error or "unavailable",
         )
 
 

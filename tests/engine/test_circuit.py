@@ -1,0 +1,54 @@
+"""Two engines and a target that is down: one probe at a time, nobody is blamed, and all goes on by itself."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from penstock.core import circuit
+from penstock.engine.local import LocalEngine
+from tests.conformance.helpers import raw
+from tests.engine import handlers
+from tests.engine.driving import PATIENCE, lines, subscription
+from tests.engine.waiting import until
+from tests.support.logs import MakeLog
+
+
+@pytest.mark.shows("K13", "K47")
+def test_two_engines_probe_one_at_a_time(make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(circuit, "CIRCUIT_FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(circuit, "CIRCUIT_MOST_SECONDS", 0.1)
+    notes, down = tmp_path / "notes", tmp_path / "down"
+    monkeypatch.setenv("PENSTOCK_NOTES", str(notes))
+    monkeypatch.setenv("PENSTOCK_DOWN", str(down))
+    down.touch()
+    logs = [make_log(), make_log()]
+    logs[0].append_many("orders", [{"payload": {}, "type": "t"}] * 500)
+    served = [LocalEngine(log, [subscription(handlers.unavailable)], until_drained=True) for log in logs]
+    for engine in served:
+        engine.start()
+    try:
+        until(lambda: len(lines(notes)) >= 8)
+        (group,) = logs[0].groups("orders")
+        assert group.circuit is not None and group.circuit.last_error == "the bank is closed"
+        assert logs[1].stats().groups[0].unavailable == "the bank is closed"
+        down.unlink()
+        assert all(engine.wait(PATIENCE) for engine in served)
+    finally:
+        for engine in served:
+            engine.stop()
+    shown = logs[0].deliveries("orders", "g", limit=1000)
+    assert {(str(one.state), one.failures) for one in shown} == {("PUBLISHED", 0)} and len(shown) == 500
+    assert logs[0].groups("orders")[0].circuit is None
+    with raw(logs[0].store.url) as sql:
+        tried = sql(
+            "select claimed_at, ended_at, members from penstock.leases where error_code = 'Unavailable' "
+            "order by claimed_at"
+        )
+    opened = min(ended for _, ended, _ in tried)
+    probes = [one for one in tried if one[0] >= opened]
+    assert len(probes) >= 3 and {members for _, _, members in probes} == {1}
+    for (_, ended, _), (claimed, _, _) in pairwise(probes):
+        assert ended <= claimed, "two probes at once"

@@ -214,6 +214,7 @@ class App:
                 processes=processes,
                 url=self.url,
                 until_drained=until_drained,
+                name=self.name,
             )
         with self.open() as log:
-            return run_local(log, subscriptions, until_drained=until_drained)
+            return run_local(log, subscriptions, until_drained=until_drained, app=self.name)

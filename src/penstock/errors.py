@@ -95,6 +95,13 @@ class DuplicateMismatch(PenstockError):
     hint = "Use a new event_id, or append exactly what was appended first."
 
 
+class UnknownRun(PenstockError):
+    """There is no such run."""
+
+    code = "unknown_run"
+    hint = "`penstock runs --all` lists them."
+
+
 class UnknownGroup(PenstockError):
     """There is no such group on this stream."""
 

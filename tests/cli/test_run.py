@@ -398,3 +398,24 @@ def test_an_app_that_configures_logging_gets_its_warnings_once(shop: Shop, proce
         assert running.wait() == 0
     (line,) = running.err.splitlines()
     assert line.startswith("seen orders/fraud: the target is unavailable")
+
+
+@pytest.mark.shows("O01", "J17")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_is_listed_and_stopped_from_afar(shop: Shop, command: Command, processes: int) -> None:
+    """`penstock stop` ends a run as Ctrl-C does: what was claimed is finished, nothing counts as a failure."""
+    shop.append(*[None] * ORDERS)
+    with shop.run(*LOCAL, "--processes", processes) as running:
+        running.wait_until(lambda: shop.counts().get("PUBLISHED") == ORDERS, "all is done")
+        (row,) = command("runs", "--url", shop.url, "--json").json["runs"]
+        assert (row["app"], row["engine"], row["state"]) == ("shop", "local", "running")
+        assert row["groups"] == ["orders/fraud", "orders/mail"] and row["pid"] == running.pid
+        assert str(row["id"]) in command("runs", "--url", shop.url).out
+        told = command("stop", "--url", shop.url, "--by", "ada", "--json")
+        assert told.code == 0 and told.json["wanted"] == "stop"
+        assert running.wait() == 0
+    assert command("runs", "--url", shop.url, "--json").json == {"runs": []}
+    (row,) = command("runs", "--all", "--url", shop.url, "--json").json["runs"]
+    assert (row["state"], row["outcome"]) == ("ended", "stopped")
+    assert command("stop", "--url", shop.url).code == 2  # nobody is at work
+    assert command("stop", "999", "--url", shop.url, "--json").error == "unknown_run"

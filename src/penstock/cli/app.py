@@ -21,6 +21,7 @@ for _family in (
     "inspect",
     "groups",
     "run",
+    "runs",
     "operate",
     "readers",
     "doctor",

@@ -91,7 +91,7 @@ def _run(
                 log, subscriptions, pipelines, name=app.name, master=master, until_drained=until_drained, **watched
             )
         if processes == 1:
-            return run_local(log, subscriptions, until_drained=until_drained, **watched)
+            return run_local(log, subscriptions, until_drained=until_drained, app=app.name, **watched)
         return run_members(
             _from_anywhere(reference),
             App,
@@ -99,6 +99,7 @@ def _run(
             processes=processes,
             url=url,
             until_drained=until_drained,
+            name=app.name,
             **watched,
         )
 

@@ -46,6 +46,13 @@ CIRCUIT_MOST_SECONDS: Final = 60.0
 CIRCUIT_LOOK_SECONDS: Final = 0.25  # between two looks at a probe that somebody else makes
 POLL_FIRST_SECONDS: Final = 0.025
 POLL_MOST_SECONDS: Final = 0.25
+LOOK_FIRST_SECONDS: Final = 0.002  # between two looks of an idle engine at the log, just after something happened
+LOOK_MOST_SECONDS: Final = 0.25  # and when nothing has happened for long
+WAKE_EVERY_SECONDS: Final = 0.005  # a process notifies idle workers at most once in so many
+IDLE_CLAIM_SECONDS: Final = 5.0  # an idle worker claims again after so many, whatever it was told
+RUN_BEAT_SECONDS: Final = 3.0  # between two heartbeats of a run
+RUN_LOST_SECONDS: Final = 30.0  # a run without a heartbeat for so long counts as lost
+IDLE_CLAIMS_PER_SECOND: Final = 10  # of one engine: with many groups each waits longer
 SOLO_DEATHS: Final = (
     10  # events that took their process down, in a row and without a success, before the group is paused
 )

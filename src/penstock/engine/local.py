@@ -14,6 +14,7 @@ from functools import cache, partial
 from penstock.engine.counters import Counters
 from penstock.engine.declaring import declare
 from penstock.engine.drained import Drained
+from penstock.engine.lookout import LookOut
 from penstock.engine.patience import patiently, try_once
 from penstock.engine.subscription import Subscription
 from penstock.engine.switching import quick_turns
@@ -32,7 +33,13 @@ class LocalEngine:
     """
 
     def __init__(
-        self, log: Log, subscriptions: Sequence[Subscription], *, until_drained: bool = False, name: str | None = None
+        self,
+        log: Log,
+        subscriptions: Sequence[Subscription],
+        *,
+        until_drained: bool = False,
+        name: str | None = None,
+        run: int | None = None,
     ) -> None:
         self._log = log
         self._name = name or f"{socket.gethostname()}/{os.getpid()}"
@@ -45,8 +52,18 @@ class LocalEngine:
         self._turns = ExitStack()
         self.counters = {one.name: Counters() for one in subscriptions}
         self._left = Drained(log, subscriptions)
+        self.lookout = LookOut(log)
         self._workers = [
-            Worker(log, one, f"{self._name}/{one.group}", self._watch, self.counters[one.name]) for one in subscriptions
+            Worker(
+                log,
+                one,
+                f"{self._name}/{one.group}",
+                self._watch,
+                self.counters[one.name],
+                lookout=self.lookout,
+                run_id=run,
+            )
+            for one in subscriptions
         ]
         self._threads = [
             threading.Thread(target=self._run, args=(worker,), name=f"penstock-{worker.subscription.name}", daemon=True)
@@ -62,6 +79,7 @@ class LocalEngine:
         self._log.store.warm()
         _spare_the_collector()
         self._watch.start()
+        self.lookout.start()
         self._turns.enter_context(quick_turns())
         for thread in self._threads:
             thread.start()
@@ -72,6 +90,11 @@ class LocalEngine:
         self._stopping.set()
         for worker in self._workers:
             worker.stop()
+
+    def quiet(self, quiet: bool) -> None:
+        """Finish what is claimed and claim nothing new; or go on."""
+        for worker in self._workers:
+            worker.quiet(quiet)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Return True when all work has ended; raises what ended it, if that was an error."""
@@ -119,6 +142,7 @@ class LocalEngine:
             for thread in self._threads:
                 thread.join()
             self._watch.stop()
+            self.lookout.stop()
             self._turns.close()
             self._ended.set()
 

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 from penstock.engine.loading import load_object
 from penstock.engine.local import LocalEngine
 from penstock.engine.member_process import Hello, Message
-from penstock.engine.running_app import stopping_by_signal
+from penstock.engine.run_row import sharing
+from penstock.engine.running_app import Orders, stopping_by_signal
 from penstock.engine.subscription import Subscription
 from penstock.errors import PenstockError
 from penstock.log.opening import open_log
@@ -90,7 +91,8 @@ def _run(hello: Hello, control: io.FileIO, reporter: Reporter) -> bool:
         logger.addHandler(reporter)
     asked = threading.Event()
     with open_log(hello.url) as log:
-        engine = LocalEngine(log, app.chosen(hello.groups), until_drained=hello.until_drained)
+        engine = LocalEngine(log, app.chosen(hello.groups), until_drained=hello.until_drained, run=hello.run)
+        orders = Orders()
 
         def stop() -> None:
             engine.stop()
@@ -100,8 +102,9 @@ def _run(hello: Hello, control: io.FileIO, reporter: Reporter) -> bool:
             reporter.send({"groups": engine.snapshot(), "paused": dict(engine.paused), "stopping": asked.is_set()})
 
         threading.Thread(target=_at_end, args=(control, stop), name="penstock-control", daemon=True).start()
-        with stopping_by_signal(stop):
+        with stopping_by_signal(stop), sharing(log, hello.run, orders.obey):
             engine.start()
+            orders.give_to(engine, engine.stop)
             try:
                 report()
                 while not engine.wait(REPORT_SECONDS):

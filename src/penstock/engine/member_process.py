@@ -30,6 +30,7 @@ class Hello:
     until_drained: bool
     path: Sequence[str]
     arguments: Sequence[str]
+    run: int | None = None  # the row of the whole run
 
 
 class Message(TypedDict, total=False):

@@ -8,10 +8,11 @@ import os
 import queue
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,9 +20,11 @@ from penstock.core.limits import PROCESSES
 from penstock.engine.counters import NAMES
 from penstock.engine.member_process import Hello, MemberProcess, Message
 from penstock.engine.process import Died
+from penstock.engine.run_row import running
 from penstock.engine.running_app import Outcome, Progress, stopping_by_signal
 from penstock.engine.subscription import Subscription
 from penstock.errors import AWAY, HandlerUnreachable, InvalidInput, PenstockError, all_errors
+from penstock.log.opening import open_log
 
 _TICK = 0.2
 _RESTART_SECONDS = (0.5, 30.0)  # the pause before a new member: it doubles from the first to the last
@@ -58,11 +61,13 @@ def run_members(
     until_drained: bool = False,
     progress: Progress | None = None,
     on_stop: Callable[[], None] | None = None,
+    name: str | None = None,
 ) -> Outcome:
     """Run an app until stopped by a signal, or until drained. Call it in the main thread if signals are to be heard.
 
     Members load the app by its reference, and look for these groups in it.
     """
+    names = [one.name for one in subscriptions]
     hello = Hello(
         reference,
         f"{kind.__module__}:{kind.__qualname__}",
@@ -72,7 +77,18 @@ def run_members(
         [str(one) for one in sys.path],
         list(sys.argv),
     )
-    members = Members(hello, [one.name for one in subscriptions], processes)
+    asked = threading.Event()  # an operator wants it to stop; the members hear everything else themselves
+    with (
+        open_log(url) as log,
+        running(log, "local", names, name, lambda wanted: asked.set() if wanted == "stop" else None) as run,
+    ):
+        members = Members(replace(hello, run=run), names, processes)
+        return _run(members, asked, progress, on_stop)
+
+
+def _run(
+    members: Members, asked: threading.Event, progress: Progress | None, on_stop: Callable[[], None] | None
+) -> Outcome:
 
     def exit_at_once(number: int, frame: Any) -> None:
         members.kill()
@@ -89,6 +105,9 @@ def run_members(
         try:
             members.start()
             while not members.wait(_TICK):
+                if asked.is_set():
+                    asked.clear()
+                    stop()
                 if progress is not None:
                     progress(members.snapshot())
         except BaseException:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from penstock.engine.counters import total
 from penstock.engine.local import LocalEngine
+from penstock.engine.run_row import running
 from penstock.engine.subscription import Subscription
 from penstock.log.log import Log
 
@@ -43,6 +44,7 @@ class Engine(Protocol):
     def seconds(self) -> float: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
+    def quiet(self, quiet: bool) -> None: ...
     def wait(self, seconds: float | None = None) -> bool: ...
     def snapshot(self) -> dict[str, dict[str, int]]: ...
 
@@ -54,12 +56,51 @@ def run_local(
     until_drained: bool = False,
     progress: Progress | None = None,
     on_stop: Callable[[], None] | None = None,
+    app: str | None = None,
 ) -> Outcome:
     """Run a local engine in the foreground."""
-    return run_engine(LocalEngine(log, subscriptions, until_drained=until_drained), progress, on_stop)
+    orders = Orders()
+    with running(log, "local", [one.name for one in subscriptions], app, orders.obey) as run:
+        engine = LocalEngine(log, subscriptions, until_drained=until_drained, run=run)
+        return run_engine(engine, progress, on_stop, orders)
 
 
-def run_engine(engine: Engine, progress: Progress | None = None, on_stop: Callable[[], None] | None = None) -> Outcome:
+class Orders:
+    """What an operator wants of a run, passed on to its engine once there is one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wanted = "run"
+        self._engine: Engine | None = None
+        self._stop: Callable[[], None] = lambda: None
+
+    def obey(self, wanted: str) -> None:
+        """Called by the thread that hears it."""
+        with self._lock:
+            self._wanted = wanted
+            self._pass_on()
+
+    def give_to(self, engine: Engine, stop: Callable[[], None]) -> None:
+        """The engine runs."""
+        with self._lock:
+            self._engine, self._stop = engine, stop
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._engine is None:
+            return
+        if self._wanted == "stop":
+            self._stop()
+        else:
+            self._engine.quiet(self._wanted == "quiet")
+
+
+def run_engine(
+    engine: Engine,
+    progress: Progress | None = None,
+    on_stop: Callable[[], None] | None = None,
+    orders: Orders | None = None,
+) -> Outcome:
     """Run until stopped by a signal, or until drained. Call it in the main thread if signals are to be heard."""
 
     def stop() -> None:
@@ -69,6 +110,8 @@ def run_engine(engine: Engine, progress: Progress | None = None, on_stop: Callab
 
     with stopping_by_signal(stop):
         engine.start()
+        if orders is not None:
+            orders.give_to(engine, stop)
         while not engine.wait(_TICK):
             if progress is not None:
                 progress(engine.snapshot())

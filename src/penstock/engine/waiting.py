@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from penstock.core.lease import Idle
-from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
+from penstock.core.limits import IDLE_CLAIM_SECONDS, POLL_FIRST_SECONDS, POLL_MOST_SECONDS
 from penstock.errors import AWAY
 from penstock.log.log import Log
 
@@ -27,7 +27,7 @@ class Waiting:
 
     def wait(self, idle: Idle) -> None:
         """Return when a new claim may find something, or when it is time to end."""
-        due = float("inf") if idle.seconds is None else time.monotonic() + idle.seconds
+        due = time.monotonic() + min(IDLE_CLAIM_SECONDS, IDLE_CLAIM_SECONDS if idle.seconds is None else idle.seconds)
         while not self._stopping.wait(min(self._pause, max(0.0, due - time.monotonic()))):
             self._pause = min(1.5 * self._pause, POLL_MOST_SECONDS)
             behind = idle.horizon < idle.end  # somebody is still appending below, or other workers hold the lanes

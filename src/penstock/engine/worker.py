@@ -17,6 +17,7 @@ from penstock.engine.ahead import Ahead, Taken
 from penstock.engine.counters import Counters
 from penstock.engine.inline import Inline
 from penstock.engine.isolated import Isolated
+from penstock.engine.lookout import LookOut, Waiter, Watched
 from penstock.engine.marks import Mark, Marks
 from penstock.engine.pace import Pace
 from penstock.engine.patience import patiently
@@ -32,6 +33,7 @@ from penstock.log.log import Log
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock")
+_REST_SECONDS = 0.1  # between two looks of a quiet worker at whether to go on
 _SETTLES = 2  # at a time: a lease of a few retries is handled before the one before it is settled
 
 
@@ -71,7 +73,11 @@ class Worker:
     counters: Counters
     until: Callable[[], bool] = lambda: False  # asked between two leases: whether to end here
     idle: Idle | None = None  # what the last look said, if it found nothing
+    run_id: int | None = None  # whose row in `runs` the leases name
+    lookout: LookOut | None = None  # who watches the log for us; without one we do it ourselves
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _quiet: threading.Event = field(default_factory=threading.Event)
+    _waiter: Waiter = field(default_factory=Waiter)
     _executor: Executor = field(init=False)
     _ahead: Ahead = field(init=False)
     _settler: ThreadPoolExecutor = field(init=False)
@@ -89,7 +95,16 @@ class Worker:
     def stop(self) -> None:
         """End gracefully: running handlers get their time, what was never started goes back."""
         self._stopping.set()
+        self._waiter.woken.set()
         self._executor.marks.stop[0] = 1
+
+    def quiet(self, quiet: bool) -> None:
+        """Finish what is claimed and claim nothing new; or go on."""
+        if quiet:
+            self._quiet.set()
+        else:
+            self._quiet.clear()
+        self._waiter.woken.set()
 
     def run(self) -> None:
         """Claim, handle and settle until stopped, and give everything back."""
@@ -101,10 +116,13 @@ class Worker:
     def work(self) -> None:
         """Claim, handle and settle until stopped, or until `until` says so."""
         pace = self._pace
-        waiting = Waiting(self.log, self._stopping, self.until)
+        waiting = self._waiting()
         try:
             self._executor.start()
             while not self._stopping.is_set() and not self.until():
+                if self._quiet.is_set():
+                    self._rest()
+                    continue
                 if pace.careful:
                     self._wait_for_settles()
                     self._give_back_ahead()
@@ -136,6 +154,17 @@ class Worker:
     def again(self) -> None:
         """What a stop has ended may begin again."""
         self._stopping.clear()
+
+    def _rest(self) -> None:
+        """Hold nothing, until told to go on or to stop."""
+        self._wait_for_settles()
+        self._give_back_ahead()
+        self._stopping.wait(_REST_SECONDS)
+
+    def _waiting(self) -> Waiting | Watched:
+        if self.lookout is None:
+            return Waiting(self.log, self._stopping, self.until)
+        return Watched(self.lookout, self._waiter, self._stopping)
 
     # --- claim ---------------------------------------------------------------------------------------------------
 

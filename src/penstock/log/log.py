@@ -19,6 +19,7 @@ from penstock.log.inspecting import Inspecting
 from penstock.log.lease import Lease
 from penstock.log.operating import Moved, Operating
 from penstock.log.readers import Reading
+from penstock.log.runs import Runs
 from penstock.log.writing import Writing
 from penstock.stores import claim, effects, keyed_state, reap, settle, tally
 from penstock.stores.base import Store, Transaction, UserSqlError
@@ -27,7 +28,7 @@ __all__ = ["Log", "Moved"]
 _IDLE_BLOCKS = 5
 
 
-class Log(Writing, Grouping, Inspecting, Operating, Reading):
+class Log(Writing, Grouping, Inspecting, Operating, Reading, Runs):
     """A durable event log in one database, made by `penstock.open(url)`. Thread-safe; open it once per process.
 
     Append, read, groups, inspection and operating are in the classes above; claim and settle are here.
@@ -106,9 +107,14 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading):
         """Apply a settlement; see `Lease.settle`, which makes one."""
 
         def work(careful: bool) -> Callable[[Transaction], Settled]:
-            return lambda tx: settle.settle(
-                tx, lease_id, token, said, emit=appending.emitted, careful=careful, move=move
-            )
+            def settled(tx: Transaction) -> Settled:
+                answer = settle.settle(tx, lease_id, token, said, emit=appending.emitted, careful=careful, move=move)
+                emits = said.effects.emit or any(one.emit for one in said.event_effects.values())
+                if emits or answer.released:  # others may wait for it
+                    tx.wake()
+                return answer
+
+            return settled
 
         if move is None and settle.says_done(said):
             done = self._run(lambda tx: settle.settle_whole(tx, lease_id, token, said))
@@ -130,7 +136,13 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading):
 
     def release(self, lease_id: int, token: int) -> Settled:
         """Give a lease back; see `Lease.release`."""
-        return self._run(lambda tx: settle.release(tx, lease_id, token))
+
+        def work(tx: Transaction) -> Settled:
+            answer = settle.release(tx, lease_id, token)
+            tx.wake()
+            return answer
+
+        return self._run(work)
 
     def reap(
         self,

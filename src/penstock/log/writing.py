@@ -12,6 +12,7 @@ from penstock.errors import CommitUnknown, InvalidInput
 from penstock.log import appending, checking, outbox
 from penstock.log.ids import EventIds
 from penstock.log.transacting import Transacting
+from penstock.stores.base import Transaction
 
 
 class Writing(Transacting):
@@ -52,8 +53,14 @@ class Writing(Transacting):
         )
         if connection is not None:
             return outbox.append(self.store, connection, event, chosen)
+
+        def work(tx: Transaction) -> Appended:
+            appended = outbox.run(self.store, tx, event, chosen)
+            tx.wake()
+            return appended
+
         try:
-            return self._run(lambda tx: outbox.run(self.store, tx, event, chosen))
+            return self._run(work)
         except CommitUnknown as error:
             raise CommitUnknown(event_id=event.event_id) from error
 
@@ -104,8 +111,14 @@ class Writing(Transacting):
         if not len(ready):
             return AppendedMany((), 0)
         ids = EventIds(ready.event_ids if isinstance(ready, EventColumns) else [one.event_id for one in ready])
+
+        def work(tx: Transaction) -> int:
+            known = tx.append(ready, unique=ours)
+            tx.wake()
+            return known
+
         try:
-            duplicates = self._run(lambda tx: tx.append(ready, unique=ours))
+            duplicates = self._run(work)
         except CommitUnknown as error:
             raise CommitUnknown(event_id=ids[0]) from error
         return AppendedMany(ids, duplicates)

@@ -87,6 +87,7 @@ class SparkEngine:
         self._left = Drained(log, [*subscriptions, *pipelines])
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()
+        self._quiet = False
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._error: BaseException | None = None
@@ -124,6 +125,12 @@ class SparkEngine:
             self._switchboard.stop()
         for worker in self._pipelines:
             worker.stop()
+        with self._changed:
+            self._changed.notify_all()
+
+    def quiet(self, quiet: bool) -> None:
+        """Begin no new slice; those that run end when their time is over. Pipelines go on."""
+        self._quiet = quiet
         with self._changed:
             self._changed.notify_all()
 
@@ -200,6 +207,8 @@ class SparkEngine:
         return None
 
     def _ready(self) -> list[_Group]:
+        if self._quiet:
+            return []
         now, room = time.monotonic(), not self._crowded()
         return [
             one

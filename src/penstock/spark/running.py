@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.engine.pipeline import Pipeline
-from penstock.engine.running_app import Outcome, Progress, run_engine
+from penstock.engine.run_row import running
+from penstock.engine.running_app import Orders, Outcome, Progress, run_engine
 from penstock.engine.subscription import Subscription
 from penstock.engine.travelling import travelling
 from penstock.log.log import Log
@@ -31,8 +32,11 @@ def run_spark(
     for one in subscriptions:
         travelling(one)
     with session_for(spark, master, name, log.store.url) as session:
-        engine = SparkEngine(log, session, log.store.url, subscriptions, pipelines, until_drained=until_drained)
-        return run_engine(engine, progress, on_stop)
+        orders = Orders()
+        groups = [*(one.name for one in subscriptions), *(one.name for one in pipelines)]
+        with running(log, "spark", groups, name, orders.obey):
+            engine = SparkEngine(log, session, log.store.url, subscriptions, pipelines, until_drained=until_drained)
+            return run_engine(engine, progress, on_stop, orders)
 
 
 @contextmanager

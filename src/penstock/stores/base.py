@@ -10,6 +10,7 @@ import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -124,6 +125,38 @@ class Transaction(Protocol):
     def savepoint(self) -> AbstractContextManager[None]:
         """What happens inside is undone if it raises."""
 
+    def wake(self) -> None:
+        """Notify idle workers at the commit: at most once in a few milliseconds, and only if any wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Where the log stands. An idle worker claims again when any of it has changed."""
+
+    end: int  # the last offset given out, by a transaction that may still be open
+    actions: int  # the newest action of an operator
+    returned: int  # the newest range that came back
+
+
+class Sight(Protocol):
+    """What one look-out watches a log with. Used by one thread."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether notifications arrive here."""
+
+    def look(self) -> Look:
+        """Where the log stands now. Cheap."""
+
+    def expect(self, waiting: bool) -> None:
+        """Tell appenders whether somebody waits for a notification."""
+
+    def wait(self, seconds: float | None, kick: int) -> bool:
+        """Return when a notification has arrived (True), `kick` is readable, or the time is up."""
+
+    def close(self) -> None:
+        """Stop watching."""
+
 
 class Store(Protocol):
     """A log in one database."""
@@ -161,6 +194,9 @@ class Store(Protocol):
 
     def lease_query(self, lease: LeaseRow) -> tuple[str, dict[str, Any]]:
         """The block that reads what a lease contains, and its parameters."""
+
+    def sight(self) -> Sight:
+        """A connection of its own to watch the log with."""
 
     def warm(self) -> None:
         """Load what large reads need, so that the first of them need not."""

@@ -365,3 +365,4 @@ def audit(tx: Transaction, by: str, action: str, group: Group, count: int | None
         detail=orjson.dumps(dict(detail), default=str).decode(),
         now=tx.now(),
     )
+    tx.wake()  # what an operator does may give idle workers something to do

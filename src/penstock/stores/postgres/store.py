@@ -18,11 +18,12 @@ from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import NewEvent
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
-from penstock.core.limits import BUSY_SECONDS
+from penstock.core.limits import BUSY_SECONDS, WAKE_EVERY_SECONDS
 from penstock.errors import CommitUnknown, InvalidUrl, MissingDependency, StoreClosed, StoreUnavailable
 from penstock.stores import blocks
 from penstock.stores.base import StatementHook
 from penstock.stores.clock import Clock
+from penstock.stores.waking import Seldom
 
 try:
     import psycopg
@@ -31,6 +32,7 @@ try:
     from psycopg_pool import ConnectionPool, PoolTimeout
 
     from penstock.stores.postgres import arrow, faults
+    from penstock.stores.postgres.sight import PostgresSight
     from penstock.stores.postgres.transaction import PostgresTransaction
 except ImportError as error:  # pragma: no cover - shown by the packaging test
     raise MissingDependency("PostgreSQL needs psycopg: pip install 'penstock[postgres]'.") from error
@@ -50,12 +52,12 @@ class PostgresStore:
         self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None, pool_size: int = 8
     ) -> None:
         self.url = url
-        self._libpq_url, self.schema = split_url(url)
+        self.libpq_url, self.schema = split_url(url)
         self.clock = clock
         self.hook = hook
         self.blocks: Mapping[str, str] = blocks.load("postgres", self.schema)
         self._pool: ConnectionPool[psycopg.Connection[Any]] | None = ConnectionPool(
-            self._libpq_url,
+            self.libpq_url,
             min_size=0,
             max_size=pool_size,
             open=False,
@@ -66,7 +68,8 @@ class PostgresStore:
         )
         self._opened = False
         self._identity: tuple[int, ...] | None = None
-        self._arrow = arrow.ArrowReader(self._libpq_url, self.safe_url)
+        self._arrow = arrow.ArrowReader(self.libpq_url, self.safe_url)
+        self.wakes = Seldom(WAKE_EVERY_SECONDS)
 
     # --- connections ---------------------------------------------------------------------------------------------
 
@@ -97,7 +100,7 @@ class PostgresStore:
     def _reach(self) -> None:
         """Connect once, beside the pool, which does not say why it cannot."""
         try:
-            psycopg.connect(self._libpq_url, connect_timeout=10).close()
+            psycopg.connect(self.libpq_url, connect_timeout=10).close()
         except psycopg.Error as error:
             raise StoreUnavailable(f"Cannot reach {self.safe_url}: {faults.words(error)}.") from error
 
@@ -210,6 +213,9 @@ class PostgresStore:
                 mine = tx.neutral("outbox.identity", {})
             self._identity = None if mine is None else tuple(int(part) for part in mine)
         return self._identity == wanted
+
+    def sight(self) -> PostgresSight:
+        return PostgresSight(self)
 
     def warm(self) -> None:
         """Load what large reads need, so that the first of them need not."""

@@ -225,6 +225,15 @@ class PostgresTransaction:
         with self._connection.transaction():
             yield
 
+    def wake(self) -> None:
+        if self._store.wakes.due():
+            self.run("wake.notify", channel=channel_of(self._store.schema))
+
+
+def channel_of(schema: str) -> str:
+    """Where idle workers of a log listen."""
+    return f"{schema}.wake"
+
 
 def _sendable(params: dict[str, Any]) -> dict[str, Any]:
     for name, value in params.items():

@@ -27,6 +27,7 @@ from penstock.stores.sqlite import appending
 from penstock.stores.sqlite.checkpoint import Checkpointer
 from penstock.stores.sqlite.connections import Connections
 from penstock.stores.sqlite.faults import IOERR, code_of, is_the_stores, named, patiently
+from penstock.stores.sqlite.sight import SqliteSight
 from penstock.stores.sqlite.values import encode, id_text, micros, rows_of, users
 
 _THESE = "/* these */"  # in a block: the events that are named, if any are
@@ -190,6 +191,9 @@ class SqliteTransaction:
             raise
         self._connection.execute(f"release {name}")
 
+    def wake(self) -> None:
+        """Nothing to do: idle workers see the file change."""
+
 
 class SqliteStore:
     """A log in one SQLite file, in tables that start with `penstock_`."""
@@ -300,6 +304,9 @@ class SqliteStore:
     @property
     def safe_url(self) -> str:
         return self.url
+
+    def sight(self) -> SqliteSight:
+        return SqliteSight(self.path, self.connections, self.blocks["wake.look"])
 
     def warm(self) -> None:
         """Nothing has to be loaded."""

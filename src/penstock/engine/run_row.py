@@ -1,0 +1,124 @@
+"""The row of a run: written at its start, kept alive by a thread, obeyed, and ended with an outcome."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+
+from penstock.core import limits
+from penstock.errors import AWAY, PenstockError
+from penstock.log.log import Log
+from penstock.stores.runs import NewRun
+
+logger = logging.getLogger("penstock")
+_END_TRIES = 3
+
+
+class RunRow:
+    """One row of `runs`. What goes wrong with it is said, and stops nobody."""
+
+    def __init__(self, log: Log, run: int, obey: Callable[[str], None]) -> None:
+        self.id = run
+        self._log = log
+        self._obey = obey
+        self._wanted = "run"
+        self._away = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-run", daemon=True)
+
+    def start(self) -> None:
+        """Keep it alive from here on."""
+        self._thread.start()
+
+    def end(self, outcome: str | None) -> None:
+        """The run is over; without an outcome the row is somebody else's to end."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(limits.RUN_BEAT_SECONDS)
+        for _ in range(_END_TRIES if outcome is not None else 0):
+            try:
+                self._log.end_run(self.id, str(outcome))
+                return
+            except AWAY as error:
+                logger.warning("run %d: its end could not be written down: %s", self.id, error)
+            except PenstockError as error:
+                logger.warning("run %d: %s", self.id, error)
+                return
+
+    def _run(self) -> None:
+        while not self._ended.wait(limits.RUN_BEAT_SECONDS):
+            try:
+                self._hear(self._log.beat_run(self.id))
+                self._away = False
+            except PenstockError as error:  # the database is away, and the workers say so, too
+                if not self._away:
+                    logger.warning("run %d: no heartbeat: %s", self.id, error)
+                self._away = True
+
+    def _hear(self, wanted: str) -> None:
+        if wanted != self._wanted and not self._ended.is_set():
+            logger.warning("run %d: an operator wants it to %s", self.id, _WORDS[wanted])
+            self._wanted = wanted
+            self._obey(wanted)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("penstock")
+    except metadata.PackageNotFoundError:  # run from a folder that was never installed
+        return "unknown"
+
+
+_WORDS = {"run": "go on", "quiet": "claim nothing new", "stop": "stop"}
+
+
+def begin(log: Log, engine: str, groups: Sequence[str], app: str | None = None) -> int | None:
+    """Write the row; None, and a warning, where the role may not."""
+    host, pid = socket.gethostname(), os.getpid()
+    new = NewRun(f"{host}/{pid}", app, engine, _version(), host, pid, groups)
+    try:
+        return log.start_run(new)
+    except AWAY:
+        raise
+    except PenstockError as error:
+        logger.warning("this run has no row in `runs`, and cannot be stopped from afar: %s", error)
+        return None
+
+
+@contextmanager
+def sharing(log: Log, run: int | None, obey: Callable[[str], None]) -> Iterator[None]:
+    """One of several processes of a run: it hears what is wanted; the foreground process ends the row."""
+    row = None if run is None else RunRow(log, run, obey)
+    if row is not None:
+        row.start()
+    try:
+        yield
+    finally:
+        if row is not None:
+            row.end(None)
+
+
+@contextmanager
+def running(
+    log: Log, engine: str, groups: Sequence[str], app: str | None, obey: Callable[[str], None]
+) -> Iterator[int | None]:
+    """The row of a run for as long as the block takes; its outcome is `stopped`, or the error that ended it."""
+    run = begin(log, engine, groups, app)
+    if run is None:
+        yield None
+        return
+    row = RunRow(log, run, obey)
+    row.start()
+    outcome = "stopped"
+    try:
+        yield run
+    except BaseException as error:
+        outcome = f"failed: {getattr(error, 'code', type(error).__name__)}"
+        raise
+    finally:
+        row.end(outcome)

@@ -1,0 +1,291 @@
+"""How idle workers wake up: by notifications where they arrive, by looking everywhere, and never not at all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from penstock.engine import lookout as looking
+from penstock.engine.local import LocalEngine
+from penstock.engine.subscription import Subscription
+from tests.conformance.helpers import raw
+from tests.engine.driving import PATIENCE, subscription
+from tests.engine.waiting import until
+from tests.support import pgbouncer
+from tests.support.logs import MakeLog
+from tests.support.postgres_server import PostgresServer
+
+NEVER = 3600.0
+
+
+class Heard:
+    """What an inline handler was called for."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def subscription(self, **policy: Any) -> Subscription:
+        def note(event: penstock.Event) -> None:
+            self.offsets.append(event.offset)
+
+        return subscription(note, isolation="inline", **policy)
+
+
+@contextmanager
+def idle_engine(log: penstock.Log, *subscriptions: Subscription) -> Iterator[LocalEngine]:
+    """An engine that has found nothing to do, and is waiting."""
+    engine = LocalEngine(log, subscriptions)
+    engine.start()
+    try:
+        until(lambda: settled_down(engine))
+        yield engine
+    finally:
+        engine.stop()
+        assert engine.wait(PATIENCE)
+
+
+def settled_down(engine: LocalEngine) -> bool:
+    """All workers wait, and the look-out has looked for each of them since."""
+    watching = engine.lookout
+    waiting = list(watching._waiting)
+    now = time.monotonic()
+    return len(waiting) == len(engine._workers) and all(one.seen and one.next_look > now for one in waiting)
+
+
+@pytest.fixture
+def never_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first look only a notification can wake anybody."""
+    monkeypatch.setattr(looking, "LOOK_FIRST_SECONDS", NEVER)
+    monkeypatch.setattr(looking, "LOOK_MOST_SECONDS", NEVER)
+    monkeypatch.setattr(looking, "IDLE_CLAIM_SECONDS", NEVER)
+
+
+@pytest.fixture
+def only_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time alone wakes nobody."""
+    monkeypatch.setattr(looking, "IDLE_CLAIM_SECONDS", NEVER)
+
+
+def acts(log: penstock.Log) -> dict[str, Callable[[], Any]]:
+    """What gives an idle worker something to do, by a connection of Penstock's own."""
+    return {
+        "append": lambda: log.append("orders", {}, type="t"),
+        "append_many": lambda: log.append_many("orders", [{"payload": {}, "type": "t"}] * 3),
+        "redrive": lambda: log.redrive("orders", "g", all=True),
+        "replay": lambda: log.replay("orders", "g", all=True),
+        "rewind": lambda: log.rewind("orders", "g", to="beginning"),
+    }
+
+
+@pytest.mark.shows("J10")
+@pytest.mark.parametrize("act", ["append", "append_many", "redrive", "replay", "rewind"])
+def test_a_notification_wakes_an_idle_worker(postgres_log_url: str, never_look: None, act: str) -> None:
+    heard = Heard()
+    with penstock.open(postgres_log_url) as log, penstock.open(postgres_log_url) as other:
+        before = prepare(log, heard, act)
+        with idle_engine(log, heard.subscription()) as engine:
+            assert engine.lookout.listens
+            acts(other)[act]()
+            until(lambda: len(heard.offsets) > before)
+            assert engine.lookout.woke["notified"]
+
+
+def prepare(log: penstock.Log, heard: Heard, act: str) -> int:
+    """One dead letter, one that is done; returns how many calls the engine will make before it is idle."""
+    log.create_group("orders", "g", retry=penstock.Retry(max_attempts=2, base_seconds=0, jitter=0))
+    if act.startswith("append"):
+        return 0
+    first = log.append("orders", {}, type="t")
+    log.append("orders", {}, type="t")
+    lease = log.claim("orders", "g", claimed_by="w")
+    assert lease is not None
+    lease.settle(dead={first.event_id: "no"})
+    return 0
+
+
+@pytest.mark.shows("J10")
+@pytest.mark.parametrize("act", ["append", "append_many", "redrive", "replay", "rewind"])
+def test_a_worker_finds_by_looking_what_nobody_told_it(
+    log: penstock.Log, make_log: MakeLog, only_look: None, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    """Notifications are lost: on PostgreSQL nobody sends them, on SQLite there are none."""
+    other = make_log()
+    if log.store.kind == "postgresql":
+        monkeypatch.setattr("penstock.stores.postgres.transaction.PostgresTransaction.wake", lambda self: None)
+    heard = Heard()
+    before = prepare(log, heard, act)
+    with idle_engine(log, heard.subscription()) as engine:
+        engine.lookout.woke.clear()
+        acts(other)[act]()
+        until(lambda: len(heard.offsets) > before)
+        assert engine.lookout.woke["polled"] and not engine.lookout.woke["notified"]
+
+
+@pytest.mark.shows("J10")
+def test_what_another_engine_gives_back_wakes_an_idle_one(
+    log: penstock.Log, make_log: MakeLog, only_look: None
+) -> None:
+    heard = Heard()
+    log.create_group("orders", "g")
+    log.append_many("orders", [{"payload": {}, "type": "t"}] * 3)
+    lease = make_log().claim("orders", "g", claimed_by="other")
+    assert lease is not None
+    with idle_engine(log, heard.subscription()):
+        lease.release()
+        until(lambda: len(heard.offsets) == 3)
+
+
+@pytest.mark.shows("K01")
+def test_an_append_in_a_callers_transaction_never_notifies(postgres_log_url: str, only_look: None) -> None:
+    heard = Heard()
+    with (
+        penstock.open(postgres_log_url) as log,
+        psycopg.connect(postgres_log_url) as connection,
+        idle_engine(log, heard.subscription()) as engine,
+    ):
+        engine.lookout.woke.clear()
+        log.append("orders", {}, type="t", connection=connection)
+        until(lambda: engine.lookout.woke["behind"] > 0)  # the sequence moved, and the horizon is behind it
+        assert heard.offsets == []
+        connection.commit()
+        until(lambda: heard.offsets == [1])
+        assert engine.lookout.woke["polled"] and not engine.lookout.woke["notified"]
+
+
+@contextmanager
+def listener(url: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute('listen "penstock.wake"')
+        yield connection
+
+
+def heard_by(connection: psycopg.Connection[Any]) -> int:
+    """Notifications so far: what was sent before our own has arrived before it."""
+    connection.execute("notify \"penstock.wake\", 'mine'")
+    for count, one in enumerate(connection.notifies(timeout=PATIENCE)):
+        if one.payload == "mine":
+            return count
+    raise AssertionError("our own notification did not arrive")
+
+
+@pytest.mark.shows("K31")
+def test_nobody_is_notified_while_nobody_waits(postgres_log_url: str) -> None:
+    with penstock.open(postgres_log_url) as log, listener(postgres_log_url) as connection:
+        for _ in range(5):
+            log.store.wakes._next = 0  # type: ignore[attr-defined]
+            log.append("orders", {}, type="t")
+        assert heard_by(connection) == 0
+        sight = log.store.sight()
+        sight.expect(True)
+        log.store.wakes._next = 0  # type: ignore[attr-defined]
+        log.append("orders", {}, type="t")
+        assert heard_by(connection) == 1
+        sight.expect(False)
+        log.store.wakes._next = 0  # type: ignore[attr-defined]
+        log.append("orders", {}, type="t")
+        assert heard_by(connection) == 0
+        sight.close()
+
+
+@pytest.mark.shows("K31")
+def test_a_burst_of_appends_notifies_once_in_a_while(postgres_log_url: str) -> None:
+    with penstock.open(postgres_log_url) as log, listener(postgres_log_url) as connection:
+        sight = log.store.sight()
+        sight.expect(True)
+        log.store.wakes._seconds = NEVER  # type: ignore[attr-defined]
+        for _ in range(20):
+            log.append("orders", {}, type="t")
+        assert heard_by(connection) == 1
+        sight.close()
+
+
+@pytest.mark.shows("K40")
+def test_a_stranger_with_the_lock_in_hand_stops_no_notification(postgres_log_url: str, never_look: None) -> None:
+    heard = Heard()
+    with psycopg.connect(postgres_log_url, autocommit=True) as stranger, penstock.open(postgres_log_url) as log:
+        stranger.execute("select pg_advisory_lock('penstock.runs'::regclass::oid::int, 1)")
+        with idle_engine(log, heard.subscription()):
+            log.append("orders", {}, type="t")
+            until(lambda: heard.offsets == [1])
+
+
+@pytest.mark.shows("J10", "K42")
+def test_the_look_out_listens_again_after_its_connection_was_cut(postgres_log_url: str) -> None:
+    heard = Heard()
+    with (
+        penstock.open(postgres_log_url) as log,
+        raw(postgres_log_url) as sql,
+        idle_engine(log, heard.subscription()) as engine,
+    ):
+        first = engine.lookout._sight
+        cut = sql(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity "
+            "where application_name = 'penstock look-out' and datname = current_database()"
+        )
+        assert cut == [(1,)]
+        until(lambda: engine.lookout._sight not in (None, first) and engine.lookout.listens)
+        log.append("orders", {}, type="t")
+        until(lambda: heard.offsets == [1])
+
+
+@pytest.mark.shows("K34", "J10")
+@pytest.mark.skipif(pgbouncer.find() is None, reason="pgbouncer is not installed")
+def test_behind_pgbouncer_a_look_out_only_polls(postgres: PostgresServer, postgres_log_url: str) -> None:
+    """LISTEN and locks would stay with a session that is lent to somebody else the next moment."""
+    heard = Heard()
+    with pgbouncer.PgBouncer(postgres) as bouncer:
+        url = bouncer.url(postgres_log_url.rpartition("/")[2])
+        with penstock.open(url) as log, idle_engine(log, heard.subscription()) as engine:
+            assert not engine.lookout.listens
+            log.append("orders", {}, type="t")
+            until(lambda: heard.offsets == [1])
+            with raw(postgres_log_url) as sql:
+                held = sql(
+                    "select count(*) from pg_locks where locktype = 'advisory' and objid = 1 "
+                    "and classid = 'penstock.runs'::regclass::oid "
+                    "and database = (select oid from pg_database where datname = current_database())"
+                )
+                assert held == [(0,)]
+
+
+@pytest.mark.shows("J10", "K34")
+@pytest.mark.skipif(pgbouncer.find() is None, reason="pgbouncer is not installed")
+def test_an_append_behind_pgbouncer_wakes_a_listening_engine(
+    postgres: PostgresServer, postgres_log_url: str, never_look: None
+) -> None:
+    heard = Heard()
+    with pgbouncer.PgBouncer(postgres) as bouncer, penstock.open(postgres_log_url) as log:
+        url = bouncer.url(postgres_log_url.rpartition("/")[2])
+        with idle_engine(log, heard.subscription()), penstock.open(url) as other:
+            other.append("orders", {}, type="t")
+            until(lambda: heard.offsets == [1])
+
+
+@pytest.mark.shows("K38")
+def test_many_groups_have_one_look_out(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread looks for all groups, and one look serves them all."""
+    heard = [Heard() for _ in range(6)]
+    groups = [one.subscription(group=f"g{number}") for number, one in enumerate(heard)]
+    with idle_engine(log, *groups) as engine:
+        assert sum(thread.name == "penstock-look-out" for thread in threading.enumerate()) == 1
+        assert engine.lookout._thread.is_alive()
+        log.append("orders", {}, type="t")
+        until(lambda: all(one.offsets == [1] for one in heard))
+
+
+@pytest.mark.shows("K20")
+def test_an_idle_worker_comes_back_when_something_is_due(log: penstock.Log, only_look: None) -> None:
+    from datetime import UTC, datetime, timedelta
+
+    heard = Heard()
+    log.append("orders", {}, type="t", available_at=datetime.now(UTC) + timedelta(seconds=1))
+    with idle_engine(log, heard.subscription()) as engine:
+        until(lambda: heard.offsets == [1])
+        assert engine.lookout.woke["due"]

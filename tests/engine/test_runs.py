@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.core import limits
+from penstock.engine.local import LocalEngine
 from penstock.engine.running_app import Outcome, run_local
 from penstock.stores.runs import NewRun
 from penstock.testing import VirtualClock
@@ -69,6 +70,8 @@ def test_a_run_has_a_row_that_lives_and_ends(log: penstock.Log) -> None:
         until(lambda: log.runs()[0].heartbeat_at > row.heartbeat_at)
         log.append("orders", {}, type="t")
         until(lambda: run.seen == [1])
+        with raw(log.store.url) as sql:
+            assert sql("select distinct run from penstock.leases") == [(row.id,)]
         told = log.stop_run(row.id, by="ada")
         assert told.wanted == "stop"
         run.thread.join(PATIENCE)
@@ -174,3 +177,17 @@ def _beats(log: penstock.Log) -> bool:
 def test_several_logs_see_each_others_runs(log: penstock.Log, make_log: MakeLog) -> None:
     first, second = log.start_run(new_run("a/1")), make_log().start_run(new_run("b/2"))
     assert [(one.id, one.name) for one in log.runs()] == [(second, "b/2"), (first, "a/1")]
+
+
+@pytest.mark.shows("K38")
+def test_an_engine_reaps_its_own_groups_alone(clocked: penstock.Log, clock: VirtualClock) -> None:
+    for group in ("g", "other"):
+        clocked.create_group("orders", group)
+        clocked.append("orders", {}, type="t")
+        clocked.claim("orders", group, claimed_by="gone")
+    clock.advance(seconds=120)
+    engine = LocalEngine(clocked, [subscription(lambda event: None, isolation="inline")])
+    engine._reap()
+    with raw(clocked.store.url) as sql:
+        found = sql("select group_name, outcome from penstock.leases join penstock.groups using (group_id) order by 1")
+    assert [tuple(one) for one in found] == [("g", "expired"), ("other", None)]

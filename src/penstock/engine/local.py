@@ -147,7 +147,8 @@ class LocalEngine:
             self._ended.set()
 
     def _reap(self) -> None:
-        try_once(self._log.reap, "reap")
+        own = [(one.subscription.stream, one.subscription.group) for one in self._workers]
+        try_once(lambda: self._log.reap(groups=own), "reap")
 
     def _drained(self) -> bool:
         return self.idle and self._left.look()

@@ -185,7 +185,9 @@ class Worker:
 
         def claim() -> Lease | Idle:
             group = self.subscription
-            return self.log.try_claim_unread(group.stream, group.group, limit=limit, claimed_by=self.claimed_by)
+            return self.log.try_claim_unread(
+                group.stream, group.group, limit=limit, claimed_by=self.claimed_by, run=self.run_id
+            )
 
         began = time.monotonic()
         claimed = self._patiently(claim)

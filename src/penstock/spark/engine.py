@@ -85,6 +85,10 @@ class SparkEngine:
         self._watch = Watch()
         self._pipelines = [self._worker(one, url) for one in pipelines]
         self._left = Drained(log, [*subscriptions, *pipelines])
+        self._own = [
+            *((one.stream, one.group) for one in subscriptions),
+            *((one.stream, one.group) for one in pipelines),
+        ]
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()
         self._quiet = False
@@ -305,7 +309,7 @@ class SparkEngine:
                 self._changed.notify_all()
 
     def _reap(self) -> None:
-        try_once(self._log.reap, "reap")
+        try_once(lambda: self._log.reap(groups=self._own), "reap")
 
 
 def _sum(group: _Group) -> dict[str, int]:

@@ -65,8 +65,8 @@ def test_looking_by_state_type_time_error_and_id_changes_nothing(
     assert found(event_ids=[ids[4], ids[1]]) == [1, 4]
     one = log.delivery("orders", "g", ids[0])
     assert (one.json(), one.last_error, one.error_code) == ({"n": 0}, "bad amount 7", "ValueError")
-    assert [attempt.outcome for attempt in one.history] == ["dead"]
-    assert [a.outcome for a in log.delivery("orders", "g", ids[3]).history] == ["published"]
+    assert [attempt.outcome for attempt in one.history] == ["claimed", "dead"]
+    assert [a.outcome for a in log.delivery("orders", "g", ids[3]).history] == ["claimed", "published"]
     log.stats(), log.groups(), log.streams(), log.read("orders")
     with pytest.raises(penstock.UnknownEvent):
         log.delivery("orders", "g", penstock.event_id("no such"))
@@ -151,7 +151,7 @@ def test_redrive_by_anything(
     for n in expected:
         shown = log.delivery("orders", "g", ids[n])
         assert (shown.state, shown.attempts, shown.failures, shown.reason) == ("PENDING", 0, 0, "redriven")
-        assert [attempt.outcome for attempt in shown.history] == ["dead", "redriven"]
+        assert [attempt.outcome for attempt in shown.history] == ["claimed", "dead", "redriven"]
     with raw(log_url) as sql:
         assert sql("select by, action, count from penstock.audit where action = 'redrive' order by id") == [
             ("ann", "redrive", len(expected)),

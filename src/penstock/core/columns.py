@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 # The columns of a stored event, in the order in which every store reads them. Rows of retried deliveries have
-# four more: attempts, failures, last error and replays.
+# five more: attempts, failures, last error, replays and attempts of earlier lives.
 COLUMNS: Final = (
     "offset",
     "event_id",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple, overload
 
 import orjson
@@ -13,6 +15,7 @@ import orjson
 from penstock.core import codec, moments
 from penstock.core.columns import COLUMNS, Columns
 from penstock.core.delivery import State
+from penstock.core.lease import Steps
 
 
 def moment(raw: Any) -> datetime | None:
@@ -29,6 +32,7 @@ class Claimed(NamedTuple):
     claimed_by: str
     attempts: int
     replay: int
+    earlier: Steps = ()  # attempts of earlier lives, from an offset on
 
 
 class Event:
@@ -121,6 +125,20 @@ class Event:
         return self._of.claim.attempts if self._of.retries is None else self._of.retries[self._index][0]
 
     @property
+    def total_attempts(self) -> int:
+        """How often this event was claimed by the group in all its lives, this time included."""
+        of = self._of
+        if of.claim is None:
+            return 0
+        if of.retries is not None:
+            attempts, _, _, _, earlier = of.retries[self._index]
+            return attempts + earlier
+        if not of.claim.earlier:
+            return of.claim.attempts
+        place = bisect_right(of.claim.earlier, of.offsets[self._index], key=itemgetter(0))
+        return of.claim.attempts + (of.claim.earlier[place - 1][1] if place else 0)
+
+    @property
     def failures(self) -> int:
         """How many of its attempts counted against the budget."""
         return 0 if self._of.retries is None else self._of.retries[self._index][1]
@@ -202,11 +220,11 @@ class Events(Sequence[Event]):
         return self._columns.column(8)
 
     @cached_property
-    def retries(self) -> list[tuple[int, int, str | None, int]] | None:
-        """(attempts, failures, last error, replays) of each, where the deliveries have rows of their own."""
+    def retries(self) -> list[tuple[int, int, str | None, int, int]] | None:
+        """(attempts, failures, last error, replays, attempts of earlier lives) of each; None for a range."""
         if self._columns.width == len(COLUMNS):
             return None
-        return list(zip(*(self._columns.column(len(COLUMNS) + more) for more in range(4)), strict=True))
+        return list(zip(*(self._columns.column(len(COLUMNS) + more) for more in range(5)), strict=True))
 
     def pack(self, first: int, last: int) -> tuple[str, Any]:
         """A part of the events for another process; see `core.columns.unpack`."""

@@ -12,6 +12,7 @@ from penstock.core.columns import Columns
 from penstock.core.limits import SUSPECT_PIECES
 
 LeaseId = NewType("LeaseId", int)
+Steps = Sequence[tuple[int, int]]  # (offset, number): the number holds from this offset on
 Token = NewType("Token", int)
 
 
@@ -51,6 +52,7 @@ class LeaseRow:
     whole: bool = False  # every event of its lane in (low, high]
     left: int | None = None  # how many events lie behind it, at most; for those who share a group fairly
     events: Columns | None = field(default=None, compare=False, repr=False)  # what it holds, if the claim has read it
+    earlier: Steps = ()  # attempts of earlier lives of its events
 
     @property
     def is_range(self) -> bool:
@@ -84,6 +86,9 @@ class Failure(NamedTuple):
     code: str
     message: str
     retry_after_seconds: float | None = None
+    error_type: str | None = None  # the exception's class, where there was one
+    fingerprint: str | None = None  # the kind of error; see `core.fingerprint`
+    traceback: str | None = None  # sent now and then for each kind, not with every failure
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from dataclasses import replace
 
+from penstock.core import fingerprint
 from penstock.core.events import Events
 from penstock.core.lease import DEATHS, Failure
 from penstock.engine.child import Begin, Chunk
@@ -118,7 +119,7 @@ class _Run:
                 self._sent.popleft()
                 self._isolated.succeeded()
             elif isinstance(answer, Died):
-                return self._died(Failure("process_died", f"process_died: {answer}"))
+                return self._died(fingerprint.of_text("process_died", f"process_died: {answer}"))
             if time.monotonic() - self._looked >= _TICK and (verdict := self._overdue() or self._overfed()):
                 return self._died(*verdict)
         return None
@@ -163,9 +164,8 @@ class _Run:
         used = self._process.memory_mb()
         if used <= self._policy.memory_mb:
             return None
-        return (
-            Failure("out_of_memory", f"out_of_memory: {used:,.0f} MB in use, memory_mb is {self._policy.memory_mb:,}"),
-        )
+        why = f"out_of_memory: {used:,.0f} MB in use, memory_mb is {self._policy.memory_mb:,}"
+        return (fingerprint.of_text("out_of_memory", why),)
 
     def _died(self, failure: Failure, culprit: int | None = None) -> None:
         """Blame the event that was alone in flight; where there were several, they are suspects."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.core import codec
+from penstock.core import fingerprint
 from penstock.core.event import NewEvent
 from penstock.core.events import Event, Events
 from penstock.core.lease import Failure
@@ -343,9 +343,4 @@ class TimedOut(Exception):
 
 def failure_of(error: BaseException | str) -> Failure:
     """Why an event did not succeed, in words that can be stored."""
-    after = error.after_seconds if isinstance(error, RetryLater) else None
-    try:
-        text = codec.error_text(error)
-    except Exception:
-        text = "an exception whose text cannot be made"
-    return Failure(codec.error_code(error), text, after)
+    return fingerprint.of_exception(error, error.after_seconds if isinstance(error, RetryLater) else None)

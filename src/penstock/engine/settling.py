@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any
 
-from penstock.core import codec
+from penstock.core import codec, fingerprint
 from penstock.core.event import NewEvent
 from penstock.core.lease import Effects, Failure, Settled, Settlement
 from penstock.engine.state import as_written
@@ -38,13 +38,13 @@ class Settling:
                 culprit = _emitter(self._work, error, self._refused)
                 if culprit is None:
                     raise
-                self._refused[culprit] = Failure(error.code, error.message)
+                self._refused[culprit] = fingerprint.of_text(error.code, error.message)
 
     def give_up(self, error: Exception) -> Settled:
         """The settle itself is impossible. An event that is alone with it is to blame; several go back unblamed."""
         if len(self._work.events) > 1 or isinstance(error, StateConflict):
             return self._lease.release()
-        failure = Failure(codec.error_code(error), f"settle_failed: {codec.error_text(error)}")
+        failure = fingerprint.of_text(codec.error_code(error), f"settle_failed: {codec.error_text(error)}")
         upto, _ = self._lease.split(set())
         return self._lease.apply(Settlement(failed={self._work.events.offsets[0]: failure}, upto=upto))
 

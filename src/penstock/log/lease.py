@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.core import codec, limits
+from penstock.core import codec, fingerprint, limits
 from penstock.core.columns import Columns
 from penstock.core.event import parse_event_id
 from penstock.core.events import Claimed, Event, Events
@@ -29,7 +29,7 @@ class Lease:
         self._row = row
         self._versions: dict[tuple[str, str], int] = {}
         self._by_id: dict[uuid.UUID, int] | None = None
-        claim = Claimed(row.claimed_at, row.claimed_by, row.attempts, row.replay)
+        claim = Claimed(row.claimed_at, row.claimed_by, row.attempts, row.replay, row.earlier)
         self.events = Events(columns, row.stream, claim)
         self.expires_at: datetime = row.expires_at
 
@@ -168,8 +168,9 @@ class Lease:
 
 
 def _failure(error: Any) -> Failure:
-    after = error.after_seconds if isinstance(error, RetryLater) else None
-    return Failure(codec.error_code(error), codec.error_text(error), after)
+    if not isinstance(error, BaseException):
+        return fingerprint.of_text(codec.error_code(error), codec.error_text(error))
+    return fingerprint.of_exception(error, error.after_seconds if isinstance(error, RetryLater) else None)
 
 
 def _effects(given: Mapping[str, Any]) -> Effects:

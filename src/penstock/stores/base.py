@@ -187,7 +187,8 @@ class Store(Protocol):
         """Events in offset order."""
 
     def read_lease(self, lease: LeaseRow) -> Columns:
-        """The members of a lease, in offset order; rows of a list lease carry attempts, failures, error, replays."""
+        """The members of a lease, in offset order; rows of a list lease carry attempts, failures, error, replays,
+        attempts of earlier lives."""
 
     def read_columns(self, block: str, **params: Any) -> Columns:
         """What a reading block finds."""

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 from penstock.core import limits
 from penstock.core.lanes import slice_of
-from penstock.core.lease import Idle, LeaseId, LeaseRow, Passed, Token
-from penstock.stores import circuit, groups, ranges, reap
+from penstock.core.lease import Idle, LeaseId, LeaseRow, Passed, Steps, Token
+from penstock.stores import circuit, groups, lives, ranges, reap
 from penstock.stores.base import Row, Transaction
 from penstock.stores.groups import Group
 from penstock.stores.ranges import Range, Stretch
@@ -209,6 +209,9 @@ class _Attempt:
                 reason=piece.reason,
                 last_error=piece.last_error,
                 error_code=piece.error_code,
+                error_type=piece.error_type,
+                fingerprint=piece.fingerprint,
+                returned_at=piece.returned_at,
             )
         return self._lease_range(lane, found, attempts=piece.attempts + 1, replay=piece.replay, fresh=False)
 
@@ -244,6 +247,9 @@ class _Attempt:
 
     def _lease_range(self, lane: Row, found: Range, *, attempts: int, replay: int, fresh: bool) -> LeaseRow | Passed:
         total = (lane.total or 0) + found.members + len(found.holes) if fresh else None
+        earlier: Steps = ()
+        if self.group.lived(replay, found.low):
+            earlier = lives.earlier(self.tx, self.group, lane.lane, found.low, found.high, attempts - 1)
         lease = self._open(
             lane,
             members=found.members,
@@ -258,6 +264,7 @@ class _Attempt:
             found=found.found,
             whole=found.whole,
             last=found.members > 0,
+            earlier=earlier,
         )
         if found.members:
             return lease
@@ -281,6 +288,7 @@ class _Attempt:
         found: str | None = None,
         whole: bool = False,
         last: bool = False,
+        earlier: Steps = (),
     ) -> LeaseRow:
         """Write the lease; if it is the last statement, read what it holds and commit with it."""
         expires_at = self.now + timedelta(seconds=self.lease_seconds)
@@ -327,6 +335,7 @@ class _Attempt:
             found,
             whole,
             lane.last - high if fresh and high is not None and self.group.lanes == 1 else None,
+            earlier=earlier,
         )
         events = None
         if last and self.read is not None:

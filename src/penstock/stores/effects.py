@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from penstock.core import codec
+from penstock.core import codec, fingerprint
 from penstock.core.event import NewEvent
 from penstock.core.lease import Effects, Failure, Settlement
 from penstock.errors import EffectFailed, UnattributedEffect
@@ -80,7 +80,7 @@ class Applied:
                 del self.emitted[kept:]
                 versions.clear()
                 versions.update(before)
-                self.culprits[offset] = Failure("effect_failed", codec.error_text(error))
+                self.culprits[offset] = fingerprint.of_text("effect_failed", codec.error_text(error))
                 if key is not None:
                     closed.add(key)
 

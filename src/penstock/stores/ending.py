@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from penstock.core.lease import Outcome, Settled
+from penstock.core.lease import Failure, Outcome, Settled
 from penstock.stores.base import Row, Transaction
 
 
@@ -17,8 +17,12 @@ def end_lease(
     *,
     upto: int | None,
     digest: bytes | None = None,
+    because: Failure | None = None,
 ) -> None:
-    """End a lease that this transaction has locked. Only a settle is answered again, so only a settle has an answer."""
+    """End a lease that this transaction has locked. Only a settle is answered again, so only a settle has an answer.
+
+    `because` is what went wrong with the part of a range that comes back.
+    """
     numbers = [counts.published, counts.failed, counts.dead, counts.released]
     tx.run(
         "lease.end",
@@ -32,6 +36,7 @@ def end_lease(
         dead=counts.dead,
         released=counts.released,
         now=now,
+        **error_of(because),
     )
 
 
@@ -40,3 +45,15 @@ def give_back_all(tx: Transaction, lease: Row, outcome: Outcome, now: datetime) 
     counts = Settled(0, 0, 0, lease.members)
     end_lease(tx, lease, outcome, counts, now, upto=lease.low)
     return counts
+
+
+def error_of(failure: Failure | None) -> dict[str, str | None]:
+    """The columns that say what went wrong, all empty where nothing did."""
+    if failure is None:
+        return dict.fromkeys(("last_error", "error_code", "error_type", "fingerprint"))
+    return {
+        "last_error": failure.message,
+        "error_code": failure.code,
+        "error_type": failure.error_type,
+        "fingerprint": failure.fingerprint,
+    }

@@ -53,6 +53,7 @@ class Group:
     lease_seconds: float
     retry: Retry
     rewinds: int
+    rewound_upto: int
     paused: bool
     pause_reason: str | None
     created_at: datetime
@@ -63,6 +64,10 @@ class Group:
     def exclusive(self) -> bool:
         """A lane of this group has at most one open lease."""
         return self.ordered or self.keyed
+
+    def lived(self, replay: int, low: int) -> bool:
+        """Whether events above `low`, in a range of this life, may have had a life before."""
+        return replay > 0 or low < self.rewound_upto
 
     def span(self, binding: int) -> Span:
         """The reach of a binding."""
@@ -129,6 +134,7 @@ def of(row: Row) -> Group:
         row.lease_seconds,
         retry,
         row.rewinds,
+        row.rewound_upto,
         bool(row.paused),
         row.pause_reason,
         row.created_at,

@@ -21,7 +21,7 @@ _WINDOW = 10_000  # offsets
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One claim of a delivery, as far as it is remembered."""
+    """One transition of a delivery: a claim, what became of it, or what an operator did."""
 
     attempt: int
     failures: int
@@ -33,6 +33,11 @@ class Attempt:
     claimed_at: datetime | None
     ended_at: datetime | None
     lease: int | None
+    at: datetime
+    by: str | None
+    error_type: str | None
+    fingerprint: str | None
+    traceback: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,9 @@ class DeliveryRecord:
     published_at: datetime | None
     dead_at: datetime | None
     updated_at: datetime | None
+    total_attempts: int
+    error_type: str | None
+    fingerprint: str | None
     payload: bytes
     content_type: str
     headers: dict[str, str]
@@ -113,6 +121,9 @@ def _record(row: Row, history: Sequence[Attempt] = ()) -> DeliveryRecord:
         row.published_at,
         row.dead_at,
         row.updated_at,
+        row.total_attempts,
+        row.error_type,
+        row.fingerprint,
         bytes(row.payload),
         row.content_type,
         codec.decode_headers(row.headers),
@@ -137,8 +148,8 @@ def delivery(
     rows = tx.rows("inspect.deliveries", group_id=group.group_id, state=None, after=at - 1, upto=at, limit=1, **which)
     if not rows:
         return None
-    attempts = tx.rows("inspect.attempts", group_id=group.group_id, offset=event.offset, bucket=event.bucket)
-    return _record(rows[0], [Attempt(*row) for row in attempts])
+    history = tx.rows("inspect.history", group_id=group.group_id, offset=event.offset)
+    return _record(rows[0], [Attempt(*row) for row in history])
 
 
 def streams(tx: Transaction) -> list[tuple[str, int]]:

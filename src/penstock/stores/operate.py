@@ -44,7 +44,7 @@ def redrive(tx: Transaction, stream: str, group_name: str, which: Filter, *, dry
     offsets = [row.offset for row in tx.rows("redrive.find", group_id=group.group_id, **which.params())]
     if dry_run:
         return len(offsets)
-    tx.run("redrive.log", group_id=group.group_id, offsets=offsets, now=now)
+    tx.run("redrive.log", group_id=group.group_id, offsets=offsets, by=by, now=now)
     moved = tx.run("redrive.move", group_id=group.group_id, offsets=offsets, now=now)
     groups.audit(tx, by, "redrive", group, moved, which.detail())
     return moved
@@ -58,15 +58,16 @@ def replay(tx: Transaction, stream: str, group_name: str, which: Filter, *, dry_
     if dry_run or not found:
         return len(found)
     rows = [row.offset for row in found if row.has_row]
-    ranged = [row.offset for row in found if not row.has_row]
+    ranged = {row.offset: row.replays for row in found if not row.has_row}
     moved = 0
     if rows:
-        tx.run("replay.log_rows", group_id=group.group_id, offsets=rows, now=now)
+        tx.run("replay.log_rows", group_id=group.group_id, offsets=rows, by=by, now=now)
         moved += tx.run("replay.move_rows", group_id=group.group_id, offsets=rows, now=now)
     if ranged:
-        params = {"group_id": group.group_id, "offsets": ranged, "now": now}
-        tx.run("replay.log_ranged", **params)
-        moved += tx.run("replay.move_ranged", stream=stream, group_name=group_name, **params)
+        params = {"group_id": group.group_id, "offsets": [*ranged], "now": now}
+        tx.run("replay.log_ranged", by=by, **params)
+        replays = [*ranged.values()]
+        moved += tx.run("replay.move_ranged", stream=stream, group_name=group_name, replays=replays, **params)
     groups.audit(tx, by, "replay", group, moved, which.detail())
     return moved
 
@@ -92,6 +93,7 @@ def reschedule(
     now = tx.now()
     offsets = _pending_rows(tx, group, ids, State.PENDING, now)
     tx.run("reschedule.move", group_id=group.group_id, offsets=offsets, available_at=available_at, now=now)
+    tx.run("reschedule.log", group_id=group.group_id, offsets=offsets, by=by, now=now)
     detail = {"available_at": available_at.isoformat(), "event_ids": [str(one) for one in ids]}
     groups.audit(tx, by, "reschedule", group, len(offsets), detail)
     return len(offsets)
@@ -113,7 +115,8 @@ def _pending_rows(tx: Transaction, group: Group, ids: Sequence[uuid.UUID], after
     }
     for one in ids:
         _require_pending(found.get(one), one, group, after)
-    missing = [row.offset for row in found.values() if not row.has_row]
+    new = [row for row in found.values() if not row.has_row]
+    missing = [row.offset for row in new]
     if missing:
         tx.run(
             "operate.make_rows",
@@ -121,7 +124,9 @@ def _pending_rows(tx: Transaction, group: Group, ids: Sequence[uuid.UUID], after
             stream=group.stream,
             group_name=group.group_name,
             offsets=missing,
-            attempts=[row.attempts for row in found.values() if not row.has_row],
+            attempts=[row.attempts for row in new],
+            earlier=[row.earlier_attempts for row in new],
+            replays=[row.replays for row in new],
             now=now,
         )
         tx.run("operate.leave_returned", group_id=group.group_id, offsets=missing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from penstock.core.lanes import slice_of
 from penstock.core.lease import DEATHS, Failure, alone, suspect_parts
 from penstock.errors import NotInLease
 from penstock.stores.base import Row, Transaction
+from penstock.stores.ending import error_of
 from penstock.stores.groups import Group
 
 Jitter = Callable[[], float]
@@ -19,7 +20,7 @@ Jitter = Callable[[], float]
 def give_back(tx: Transaction, lease: Row, group: Group, now: datetime, reason: Reason) -> None:
     """Put what an ended lease holds back: the range as one returned range, rows as PENDING."""
     if lease.offsets is None:
-        add_returned(tx, lease, lease.low, lease.high, lease.members, now, reason)
+        add_returned(tx, lease, lease.low, lease.high, lease.members, now, reason, now)
     else:
         back = unblamed(reason)
         write_rows(tx, lease, group, [Given(offset, now, back) for offset in lease.offsets], now)
@@ -33,8 +34,8 @@ def add_returned(
     members: int,
     due: datetime,
     reason: str,
-    last_error: str | None = None,
-    error_code: str | None = None,
+    now: datetime,
+    because: Failure | None = None,
 ) -> None:
     """A range of a lease waits to be claimed again."""
     tx.run(
@@ -50,8 +51,8 @@ def add_returned(
         replay=lease.replay,
         available_at=due,
         reason=reason,
-        last_error=last_error,
-        error_code=error_code,
+        returned_at=now,
+        **error_of(because),
     )
 
 
@@ -66,6 +67,8 @@ class Fate(NamedTuple):
     outcome: str = "failed"  # the word in the attempt log
     dead_at: datetime | None = None
     part: int | None = None  # of a lost lease: it is claimed again with this part only
+    error_type: str | None = None
+    fingerprint: str | None = None
 
 
 class Given(NamedTuple):
@@ -99,6 +102,7 @@ def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now
             group_name=group.group_name,
             attempts=lease.attempts,
             replays=lease.replay,
+            lived=group.lived(lease.replay, lease.low),
             **common,
         )
     else:
@@ -107,16 +111,18 @@ def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now
         raise NotInLease("An outcome names an event that is not in the lease.")
 
 
-def unblamed(reason: Reason, why: Failure | None = None) -> Fate:
-    """Given back, and nobody is blamed."""
-    if why is not None:
-        return Fate(State.PENDING, reason, error=why.message, code=why.code, outcome="released")
-    return Fate(State.PENDING, reason, outcome="released")
+def unblamed(reason: Reason, because: Failure | None = None) -> Fate:
+    """Given back, and nobody is blamed; `because` of a target that was unavailable, perhaps."""
+    if because is None:
+        return Fate(State.PENDING, reason, outcome="released")
+    kind = because.error_type, because.fingerprint
+    return Fate(State.PENDING, reason, 0, because.message, because.code, "released", None, None, *kind)
 
 
 def bury(offset: int, failure: Failure, now: datetime) -> Given:
     """A failure that ends it."""
-    return Given(offset, now, Fate(State.DEAD, None, 1, failure.message, failure.code, "dead", dead_at=now))
+    kind = failure.error_type, failure.fingerprint
+    return Given(offset, now, Fate(State.DEAD, None, 1, failure.message, failure.code, "dead", now, None, *kind))
 
 
 def fail(group: Group, member: Row | Member, failure: Failure, now: datetime, jitter: Jitter) -> Given:
@@ -130,17 +136,32 @@ def fail(group: Group, member: Row | Member, failure: Failure, now: datetime, ji
         delay = group.retry.delay_seconds(failures, u=jitter())
     due = now + timedelta(seconds=delay) if delay else now
     part = alone(member.offset) if failure.code in DEATHS else None
-    return Given(member.offset, due, Fate(State.PENDING, Reason.RETRY, 1, failure.message, failure.code, part=part))
+    kind = failure.error_type, failure.fingerprint
+    fate = Fate(State.PENDING, Reason.RETRY, 1, failure.message, failure.code, "failed", None, part, *kind)
+    return Given(member.offset, due, fate)
 
 
 def suspect(lease: Row, failures: Mapping[int, Failure], now: datetime) -> list[Given]:
     """One of these took its process down: they come back in parts, and nobody is blamed yet."""
     parts = suspect_parts(lease.id, [*failures])
-    fate = Fate(State.PENDING, Reason.SUSPECT, outcome="expired")
     return [
-        Given(offset, now, fate._replace(error=why.message, code=why.code, part=parts[offset]))
+        Given(offset, now, unblamed(Reason.SUSPECT, why)._replace(outcome="expired", part=parts[offset]))
         for offset, why in failures.items()
     ]
+
+
+def remember_kinds(tx: Transaction, failures: Iterable[Failure], now: datetime) -> None:
+    """Keep every kind of error once, with its traceback; a thousand equal failures cost one row."""
+    kinds: dict[str, Failure] = {}
+    for failure in failures:
+        if failure.fingerprint is not None:
+            known = kinds.get(failure.fingerprint)
+            if known is None or known.traceback is None:
+                kinds[failure.fingerprint] = failure
+    if kinds:
+        names = ("fingerprint", "code", "error_type", "message", "traceback")
+        rows = [{name: getattr(kinds[kind], name) for name in names} for kind in sorted(kinds)]
+        tx.run("settle.fingerprints", rows=rows, now=now)
 
 
 class Member(NamedTuple):

@@ -60,6 +60,7 @@ def find(tx: Transaction, where: Stretch, *, attempts: int, replay: int) -> Rang
             offsets=new_rows,
             attempts=attempts,
             replays=replay,
+            lived=group.lived(replay, where.low),
             now=where.now,
         )
     return Range(where.binding, where.low, row.high, row.members, row.holes, row.scanned, new_rows, row.found, whole)

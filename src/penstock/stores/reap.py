@@ -6,13 +6,14 @@ import random
 from collections.abc import Sequence
 from datetime import datetime
 
+from penstock.core import fingerprint
 from penstock.core.delivery import Reason, State
 from penstock.core.lease import Failure, Outcome, Settled, cut
 from penstock.stores import groups, guard
 from penstock.stores.base import Row, Transaction
 from penstock.stores.ending import end_lease
 from penstock.stores.groups import Group
-from penstock.stores.outcomes import add_returned, fail, members_of, suspect, write_rows
+from penstock.stores.outcomes import add_returned, fail, members_of, remember_kinds, suspect, write_rows
 
 
 def expired_groups(tx: Transaction, named: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:
@@ -42,23 +43,23 @@ def reap_leases(tx: Transaction, group: Group, ids: list[int], now: datetime) ->
 
 def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
     message = f"lease_expired: {lease.claimed_by} since {lease.claimed_at.isoformat()}"
+    failure = fingerprint.of_text("lease_expired", message)
     counts = Settled(0, 0, 0, lease.members)
     if lease.members == 1:
-        counts = _blame(tx, group, lease, message, now)
+        counts = _blame(tx, group, lease, failure, now)
     elif lease.offsets is None:
         members = members_of(tx, group, lease)
         for low, high, count in cut([row.offset for row in members], lease.low, lease.high):
-            add_returned(tx, lease, low, high, count, now, Reason.SUSPECT, message)
+            add_returned(tx, lease, low, high, count, now, Reason.SUSPECT, now, failure)
     else:
-        failure = Failure("lease_expired", message)
         write_rows(tx, lease, group, suspect(lease, dict.fromkeys(lease.offsets, failure), now), now)
-    end_lease(tx, lease, Outcome.EXPIRED, counts, now, upto=lease.low)
+    remember_kinds(tx, [failure], now)
+    end_lease(tx, lease, Outcome.EXPIRED, counts, now, upto=lease.low, because=failure)
 
 
-def _blame(tx: Transaction, group: Group, lease: Row, message: str, now: datetime) -> Settled:
+def _blame(tx: Transaction, group: Group, lease: Row, failure: Failure, now: datetime) -> Settled:
     """The process died while this event was alone with it."""
     (member,) = members_of(tx, group, lease)
-    failure = Failure("lease_expired", message)
     given = fail(group, member, failure, now, random.random)
     write_rows(tx, lease, group, [given], now)
     guard.watch(tx, group, [failure.code], lease.claimed_by)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from penstock.core.delivery import Reason
 from penstock.core.lease import Outcome
 from penstock.errors import Pruned
 from penstock.stores import groups
-from penstock.stores.base import Transaction
-from penstock.stores.ending import give_back_all
+from penstock.stores.base import Row, Transaction
+from penstock.stores.ending import error_of, give_back_all
 from penstock.stores.groups import Group
 from penstock.stores.outcomes import count_wanted, give_back
 
@@ -40,29 +40,34 @@ def rewind(
     if dry_run:
         return count
     _end_leases(tx, group, now)
-    tx.run("rewind.log_rows", group_id=group.group_id, target=target, now=now)
+    ended = _ended(tx, group, target)
+    number = max(group.rewinds, ended.replays) + 1  # above that of each life that ends: no idempotency key comes twice
+    tx.run("rewind.log_rows", group_id=group.group_id, target=target, by=by, replay=number, now=now)
     tx.run("rewind.remove_rows", group_id=group.group_id, target=target)
     tx.run("rewind.drop_returned", group_id=group.group_id, target=target)
     for piece in tx.rows("rewind.crossing", group_id=group.group_id, target=target):
         left = count_wanted(tx, group, piece, piece.low, target, without_rows=True)
         tx.run("rewind.trim_returned", id=piece.id, target=target, members=left)
-    tx.run("group.rewound", group_id=group.group_id, target=target, older=_count_older(tx, group, target))
+    tx.run(
+        "group.rewound",
+        group_id=group.group_id,
+        rewinds=number,
+        rewound_upto=max(group.rewound_upto, ended.upto),
+        target=target,
+        older=_count_older(tx, group, target),
+    )
     for piece, again in zip(pieces, members, strict=True):
+        where = {"group_id": group.group_id, "replay": number, **asdict(piece)}
+        tx.run("rewind.log_range", by=by, now=now, **where)
         tx.run(
             "returned.add",
-            group_id=group.group_id,
-            lane=piece.lane,
-            lanes=piece.lanes,
-            binding=piece.binding,
-            low=piece.low,
-            high=piece.high,
             members=again,
             attempts=0,
-            replay=group.rewinds + 1,
             available_at=now,
             reason=Reason.REWOUND,
-            last_error=None,
-            error_code=None,
+            returned_at=now,
+            **error_of(None),
+            **where,
         )
     if reset_state:
         tx.run("state.reset", group_id=group.group_id)
@@ -75,6 +80,13 @@ def _end_leases(tx: Transaction, group: Group, now: datetime) -> None:
     for lease in tx.rows("rewind.open", group_id=group.group_id):
         give_back(tx, lease, group, now, Reason.RELEASED)
         give_back_all(tx, lease, Outcome.REWOUND, now)
+
+
+def _ended(tx: Transaction, group: Group, target: int) -> Row:
+    """How far the rows reach whose lives end, and the greatest number of such a life."""
+    row = tx.one("rewind.ended", group_id=group.group_id, target=target)
+    assert row is not None
+    return row
 
 
 def _pieces(group: Group, lane: int, target: int, cursor: int) -> list[_Piece]:

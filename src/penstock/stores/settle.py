@@ -30,6 +30,7 @@ from penstock.stores.outcomes import (
     fail,
     give_back,
     members_of,
+    remember_kinds,
     suspect,
     unblamed,
     write_rows,
@@ -131,11 +132,10 @@ def settle(
         move(tx)
     if effects.emitted:
         tx.append(effects.emitted, unique=False)
-    if said.unavailable is not None:
-        tx.run("lease.error", id=lease_id, last_error=said.unavailable.message, error_code=said.unavailable.code)
     if said.unavailable is not None or group.circuit is not None:
         circuit.settled(tx, group, lease_id, said.unavailable, answer, now)
-    end_lease(tx, lease, Outcome.SETTLED, answer, now, upto=work.upto, digest=digest)
+    remember_kinds(tx, work.failures(), now)
+    end_lease(tx, lease, Outcome.SETTLED, answer, now, upto=work.upto, digest=digest, because=said.unavailable)
     guard.watch(tx, group, (failure.code for failure in work.failed.values()), lease.claimed_by)
     return answer
 
@@ -155,7 +155,7 @@ def _plain(said: Settlement) -> dict[str, Any]:
     if said.moves:
         more["moves"] = sorted(said.moves)
     if said.unavailable is not None:
-        more["unavailable"] = list(said.unavailable)
+        more["unavailable"] = list(said.unavailable[:3])
     if said.suspects:
         more["suspects"] = failures(said.suspects)
     return more | {
@@ -235,6 +235,11 @@ class _Settling:
             return {offset: Member(offset) for offset in wanted if lease.low < offset <= lease.high}
         return {row.offset: row for row in members_of(self.tx, self.group, lease, offsets=sorted(wanted))}
 
+    def failures(self) -> list[Failure]:
+        """Everything that went wrong."""
+        because = [] if self.said.unavailable is None else [self.said.unavailable]
+        return [*self.failed.values(), *self.dead.values(), *self.said.suspects.values(), *because]
+
     def unsuccessful(self) -> set[int]:
         """Every member that is not published, as far as the caller's words tell."""
         return {one.offset for one in self._outcomes()}
@@ -256,9 +261,8 @@ class _Settling:
         if tail:
             assert self.upto is not None
             due = self.now + timedelta(seconds=self.said.due_after_seconds)
-            why = self.said.unavailable
-            error, code = (None, None) if why is None else (why.message, why.code)
-            add_returned(self.tx, self.lease, self.upto, self.lease.high, tail, due, Reason.RELEASED, error, code)
+            because = self.said.unavailable
+            add_returned(self.tx, self.lease, self.upto, self.lease.high, tail, due, Reason.RELEASED, self.now, because)
         failed = sum(one.fate.failures and one.fate.state is State.PENDING for one in given)
         dead = sum(one.fate.state is State.DEAD for one in given)
         released = len(given) - failed - dead + tail
@@ -268,7 +272,13 @@ class _Settling:
         if not rows:
             return
         published = self.tx.run(
-            "settle.publish_rows", group_id=self.group.group_id, lease=self.lease.id, offsets=rows, now=self.now
+            "settle.publish_rows",
+            group_id=self.group.group_id,
+            lease=self.lease.id,
+            claimed_by=self.lease.claimed_by,
+            claimed_at=self.lease.claimed_at,
+            offsets=rows,
+            now=self.now,
         )
         if published != len(rows):
             raise LeaseLost(f"Rows of lease {self.lease.id} are no longer its own.")

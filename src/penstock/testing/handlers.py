@@ -111,7 +111,7 @@ def _new(payload: Any, given: Mapping[str, Any], now: datetime) -> Events:
     created_at = check_time(given.get("created_at", now), "created_at")
     attempts = _whole("attempts", given.get("attempts", 1), least=1)
     failures, replays = _whole("failures", given.get("failures", 0)), _whole("replays", given.get("replays", 0))
-    return _claimed(new, (1, created_at), (attempts, failures, given.get("last_error"), replays), now)
+    return _claimed(new, (1, created_at), (attempts, failures, given.get("last_error"), replays, 0), now)
 
 
 def _stored(event: Event | DeliveryRecord, given: Mapping[str, Any], now: datetime) -> Events:
@@ -133,13 +133,14 @@ def _stored(event: Event | DeliveryRecord, given: Mapping[str, Any], now: dateti
     leased = isinstance(event, Event) and event.state is not None
     attempts = event.attempts if leased else event.attempts + 1
     replays = event.replays if isinstance(event, Event) else max((one.replays for one in event.history), default=0)
-    return _claimed(new, (event.offset, event.created_at), (attempts, event.failures, event.last_error, replays), now)
+    retries = attempts, event.failures, event.last_error, replays, event.total_attempts - event.attempts
+    return _claimed(new, (event.offset, event.created_at), retries, now)
 
 
 def _claimed(
     new: NewEvent,
     stored: tuple[int, datetime | None],
-    retries: tuple[int, int, str | None, int],
+    retries: tuple[int, int, str | None, int, int],
     now: datetime,
 ) -> Events:
     """The event as a store hands it out: `stored` is its offset and time, `retries` as in `Events.retries`."""

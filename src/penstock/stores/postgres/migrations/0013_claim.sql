@@ -17,6 +17,8 @@ begin
   execute format('grant insert, update, delete on penstock.staging_attempts, penstock.staged to %I', role);
   execute format('grant insert, update on penstock.writes to %I', role);
   execute format('grant insert on penstock.reader_claims to %I', role);
+  execute format('grant insert on penstock.range_actions to %I', role);
+  execute format('grant insert, update on penstock.fingerprints to %I', role);
   execute format('grant insert, delete on penstock.staged_rows, penstock.renames to %I', role);
 end $$;
 

@@ -231,14 +231,30 @@ select c.high, count(*) filter (where not n.hole)::int as members,
 -- name: claim.step_over
 -- Rows for the holes of a range: delayed until their time, or blocked behind their key.
 insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 in_order, state, attempts, replays, available_at, reason, updated_at)
+                                 in_order, state, attempts, replays, available_at, reason, updated_at, earlier_attempts)
 select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
        coalesce(e.bucket, mod(e."offset", 256)),
        (select ordering is not null from penstock.groups where group_id = %(group_id)s),
        'PENDING', %(attempts)s, %(replays)s,
        greatest(coalesce(e.available_at, %(now)s), %(now)s),
-       case when e."offset" = any(%(delayed)s::bigint[]) then 'delayed' else 'blocked' end, %(now)s
+       case when e."offset" = any(%(delayed)s::bigint[]) then 'delayed' else 'blocked' end, %(now)s,
+       case when not %(lived)s then 0
+            else penstock.claims_of(%(group_id)s, e."offset", coalesce(e.bucket, mod(e."offset", 256))::int)
+                 - %(attempts)s::int end
   from penstock.events e where e.stream = %(stream)s and e."offset" = any(%(offsets)s::bigint[]);
+
+-- name: claim.ranges_before
+-- Ranges of earlier claims that overlap a returned one. A lane lies within its parent's from before a doubling.
+select low, high, holes from penstock.leases
+ where group_id = %(group_id)s and offsets is null and int8range(low, high, '(]') && int8range(%(low)s, %(high)s, '(]')
+   and lane = %(lane)s * lanes / %(lanes)s;
+
+-- name: claim.rows_before
+-- Claims of events of a range as rows, and by those who killed them.
+select a."offset", count(*)::int as claims from penstock.attempt_log a
+ where a.group_id = %(group_id)s and a."offset" > %(low)s and a."offset" <= %(high)s and a.claimed_at is not null
+   and not exists (select 1 from penstock.leases l where l.id = a.lease and l.offsets is null)
+ group by a."offset" order by a."offset";
 
 -- name: lease.open
 with next as (select nextval('penstock.leases_id_seq') as id)
@@ -258,9 +274,9 @@ update penstock.leases set outcome = 'settled', upto = %(upto)s, answer = '{0,0,
 
 -- name: returned.add
 insert into penstock.returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
-                               reason, last_error, error_code)
+                               reason, last_error, error_code, error_type, fingerprint, returned_at)
 values (%(group_id)s, %(lane)s, %(lanes)s, %(binding)s, %(low)s, %(high)s, %(members)s, %(attempts)s, %(replay)s,
-        %(available_at)s, %(reason)s, %(last_error)s, %(error_code)s);
+        %(available_at)s, %(reason)s, %(last_error)s, %(error_code)s, %(error_type)s, %(fingerprint)s, %(returned_at)s);
 
 -- name: returned.all
 select * from penstock.returned where group_id = %(group_id)s;
@@ -268,7 +284,7 @@ select * from penstock.returned where group_id = %(group_id)s;
 -- name: returned.split
 -- The part of a returned range that falls to one half of its lane.
 insert into penstock.returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
-                               reason, last_error)
+                               reason, last_error, error_code, error_type, fingerprint, returned_at)
 select r.group_id, %(lane)s, %(lanes)s, r.binding, r.low, r.high,
        (select count(*)::int from penstock.events e
           join penstock.groups g on g.group_id = r.group_id and g.stream = e.stream
@@ -279,5 +295,5 @@ select r.group_id, %(lane)s, %(lanes)s, r.binding, r.low, r.high,
            and (b.headers is null or e.headers @> b.headers)
            and not exists (select 1 from penstock.deliveries d
                             where d.group_id = r.group_id and d."offset" = e."offset")),
-       r.attempts, r.replay, r.available_at, r.reason, r.last_error
+       r.attempts, r.replay, r.available_at, r.reason, r.last_error, r.error_code, r.error_type, r.fingerprint, r.returned_at
   from penstock.returned r where r.id = %(id)s;

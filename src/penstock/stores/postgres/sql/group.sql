@@ -51,7 +51,7 @@ update penstock.groups
 
 -- name: group.rewound
 update penstock.groups
-   set rewinds = rewinds + 1, floor = least(floor, %(target)s), matched_before = matched_before + %(older)s
+   set rewinds = %(rewinds)s, rewound_upto = %(rewound_upto)s, floor = least(floor, %(target)s), matched_before = matched_before + %(older)s
  where group_id = %(group_id)s;
 
 -- name: group.delete

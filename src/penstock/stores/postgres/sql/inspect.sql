@@ -1,7 +1,7 @@
 -- name: inspect.deliveries
 select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.attempts, v.failures, v.available_at,
        v.claimed_at, v.claimed_by, v.last_error, v.error_code, v.reason, v.published_at, v.dead_at, v.updated_at,
-       e.payload, e.content_type, e.headers::text as headers, e.metadata::text as metadata, e.partition_key,
+       v.total_attempts, v.error_type, v.fingerprint, e.payload, e.content_type, e.headers::text as headers, e.metadata::text as metadata, e.partition_key,
        e.ordering_key, e.created_at
   from penstock.delivery v join penstock.events e on e."offset" = v."offset"
  where v.group_id = %(group_id)s and v."offset" > %(after)s and v."offset" <= %(upto)s
@@ -16,23 +16,12 @@ select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.
 -- name: inspect.last_offset
 select max("offset") as "offset" from penstock.events;
 
--- name: inspect.attempts
--- What did not succeed, out of the log of rows and out of the leases that held the event as part of a range.
-select attempt, failures, replays, outcome, error, error_code, claimed_by, claimed_at, ended_at, lease from (
-select id, attempt, failures, replays, outcome, error, error_code, claimed_by, claimed_at, ended_at, lease
-  from penstock.attempt_log where group_id = %(group_id)s and "offset" = %(offset)s
-union all
-select 0, l.attempts, 0, l.replay,
-       case when l.outcome = 'settled' and l.upto >= %(offset)s then 'published'
-            when l.outcome = 'settled' then 'released' else coalesce(l.outcome, 'claimed') end,
-       null, null, l.claimed_by, l.claimed_at, l.ended_at, l.id
-  from penstock.leases l
- where l.group_id = %(group_id)s and l.offsets is null and int8range(l.low, l.high, '(]') @> %(offset)s::bigint
-   and %(bucket)s::int * l.lanes / 256 = l.lane and %(offset)s <> all(l.holes)
-   and not exists (select 1 from penstock.attempt_log a
-                    where a.group_id = l.group_id and a."offset" = %(offset)s and a.lease = l.id)
-) remembered
- order by ended_at nulls last, replays, attempt, id;
+-- name: inspect.history
+select h.attempt, h.failures, h.replays, h.outcome, h.error, h.error_code, h.claimed_by, h.claimed_at, h.ended_at, h.lease,
+       h.at, h.by, h.error_type, h.fingerprint, f.traceback
+  from penstock.history h left join penstock.fingerprints f on f.fingerprint = h.fingerprint
+ where h.group_id = %(group_id)s and h."offset" = %(offset)s
+ order by h.at, h.lease nulls last, h.step, h.line;
 
 -- name: inspect.event
 select "offset", event_id, event_type, coalesce(bucket, mod("offset", 256))::int as bucket from penstock.events

@@ -11,18 +11,22 @@ select d."offset" from penstock.deliveries d
  order by d."offset";
 
 -- name: redrive.log
-insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
-select group_id, "offset", attempts, failures, replays, 'redriven', last_error, error_code, %(now)s
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, error_type,
+                                  fingerprint, by, ended_at)
+select group_id, "offset", attempts, failures, replays, 'redriven', last_error, error_code, error_type, fingerprint, %(by)s,
+       %(now)s
   from penstock.deliveries where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
 
 -- name: redrive.move
 update penstock.deliveries
-   set state = 'PENDING', attempts = 0, failures = 0, available_at = %(now)s, reason = 'redriven', updated_at = %(now)s
+   set state = 'PENDING', attempts = 0, failures = 0, earlier_attempts = earlier_attempts + attempts,
+       last_error = null, error_code = null, error_type = null, fingerprint = null,
+       available_at = %(now)s, reason = 'redriven', updated_at = %(now)s
  where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'DEAD';
 
 -- name: replay.find
-select v."offset", exists (select 1 from penstock.deliveries d
-                            where d.group_id = v.group_id and d."offset" = v."offset") as has_row
+select v."offset", v.replays, exists (select 1 from penstock.deliveries d
+                                       where d.group_id = v.group_id and d."offset" = v."offset") as has_row
   from penstock.delivery v
   join penstock.events e on e."offset" = v."offset"
  where v.group_id = %(group_id)s and v.state = 'PUBLISHED' and v.stream = %(stream)s and e.stream = %(stream)s
@@ -33,47 +37,52 @@ select v."offset", exists (select 1 from penstock.deliveries d
    and (%(until)s::timestamptz is null or e.created_at < %(until)s::timestamptz);
 
 -- name: replay.log_rows
-insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, by, ended_at)
 select group_id, "offset", attempts, failures, replays, 'replayed',
-       'published_at ' || to_char(published_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), null, %(now)s
+       'published_at ' || to_char(published_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), %(by)s, %(now)s
   from penstock.deliveries where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
 
 -- name: replay.move_rows
 update penstock.deliveries
    set state = 'PENDING', attempts = 0, failures = 0, replays = replays + 1, published_at = null,
+       earlier_attempts = earlier_attempts + attempts,
        available_at = %(now)s, reason = 'replayed', updated_at = %(now)s
  where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'PUBLISHED';
 
 -- name: replay.log_ranged
-insert into penstock.attempt_log (group_id, "offset", attempt, failures, outcome, error, ended_at)
-select v.group_id, v."offset", v.attempts, 0, 'replayed',
-       'published_at ' || to_char(v.published_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), %(now)s
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, by, ended_at)
+select v.group_id, v."offset", v.attempts, 0, v.replays, 'replayed',
+       'published_at ' || to_char(v.published_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), %(by)s, %(now)s
   from penstock.delivery v
  where v.group_id = %(group_id)s and v.state = 'PUBLISHED' and v."offset" = any(%(offsets)s::bigint[]);
 
 -- name: replay.move_ranged
 insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 in_order, state, replays, available_at, reason, updated_at)
+                                 in_order, state, replays, available_at, reason, updated_at, earlier_attempts)
 select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
        coalesce(e.bucket, mod(e."offset", 256)),
        (select ordering is not null from penstock.groups where group_id = %(group_id)s),
-       'PENDING', 1, %(now)s, 'replayed', %(now)s
-  from penstock.events e where e.stream = %(stream)s and e."offset" = any(%(offsets)s::bigint[]);
+       'PENDING', r.replays + 1, %(now)s, 'replayed', %(now)s,
+       penstock.claims_of(%(group_id)s, e."offset", coalesce(e.bucket, mod(e."offset", 256))::int)
+  from unnest(%(offsets)s::bigint[], %(replays)s::int[]) as r("offset", replays)
+  join penstock.events e on e."offset" = r."offset" and e.stream = %(stream)s;
 
 -- name: operate.find
-select v.event_id, v."offset", v.state, v.attempts, v.claimed_by,
+select v.event_id, v."offset", v.state, v.attempts, v.total_attempts - v.attempts as earlier_attempts, v.replays,
+       v.claimed_by,
        exists (select 1 from penstock.deliveries d where d.group_id = v.group_id and d."offset" = v."offset") as has_row
   from penstock.delivery v
  where v.group_id = %(group_id)s and v.stream = %(stream)s and v.event_id = any(%(ids)s::uuid[]);
 
 -- name: operate.make_rows
 insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 in_order, state, attempts, available_at, updated_at)
+                                 in_order, state, attempts, earlier_attempts, replays, available_at, updated_at)
 select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
        coalesce(e.bucket, mod(e."offset", 256)),
        (select ordering is not null from penstock.groups where group_id = %(group_id)s),
-       'PENDING', n.attempts, coalesce(e.available_at, %(now)s), %(now)s
-  from unnest(%(offsets)s::bigint[], %(attempts)s::int[]) as n("offset", attempts)
+       'PENDING', n.attempts, n.earlier, n.replays, coalesce(e.available_at, %(now)s), %(now)s
+  from unnest(%(offsets)s::bigint[], %(attempts)s::int[], %(earlier)s::int[], %(replays)s::int[])
+         as n("offset", attempts, earlier, replays)
   join penstock.events e on e."offset" = n."offset" and e.stream = %(stream)s;
 
 -- name: operate.leave_returned
@@ -92,13 +101,13 @@ update penstock.deliveries
 -- name: kill.bury
 update penstock.deliveries
    set state = 'DEAD', claimed_at = null, claimed_by = null, dead_at = %(now)s, last_error = %(reason)s,
-       error_code = 'killed', reason = 'killed', updated_at = %(now)s
+       error_code = 'killed', error_type = null, fingerprint = null, reason = 'killed', updated_at = %(now)s
  where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
 
 -- name: kill.log
 insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
-                                  claimed_at, ended_at)
-select group_id, "offset", attempts, failures, replays, 'killed', %(reason)s, 'killed', %(by)s, %(now)s, %(now)s
+                                  claimed_at, ended_at, by)
+select group_id, "offset", attempts, failures, replays, 'killed', %(reason)s, 'killed', %(by)s, %(now)s, %(now)s, %(by)s
   from penstock.deliveries where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
 
 -- name: reschedule.move
@@ -106,10 +115,20 @@ update penstock.deliveries
    set available_at = %(available_at)s, reason = 'rescheduled', updated_at = %(now)s
  where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'PENDING';
 
+-- name: reschedule.log
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, by, ended_at)
+select group_id, "offset", attempts, failures, replays, 'rescheduled',
+       'available_at ' || to_char(available_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), %(by)s, %(now)s
+  from penstock.deliveries where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
+
 -- name: skip.key
 update penstock.deliveries set reason = 'skipped', updated_at = %(now)s
  where group_id = %(group_id)s and ordering_key = %(key)s and in_order and state = 'DEAD'
    and reason is distinct from 'skipped';
+
+-- name: rewind.ended
+select coalesce(max(replays), 0) as replays, coalesce(max("offset"), 0) as upto from penstock.deliveries
+ where group_id = %(group_id)s and "offset" > %(target)s;
 
 -- name: rewind.pruned
 select upto from penstock.pruned where stream = %(stream)s;
@@ -120,11 +139,18 @@ select l.*, g.stream, g.group_name from penstock.leases l join penstock.groups g
  order by l.id for update of l;
 
 -- name: rewind.log_rows
-insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, error_type,
+                                  fingerprint, by, range_action, ended_at)
 select group_id, "offset", attempts, failures, replays, 'rewound',
        concat_ws(' ', lower(state), last_error,
-                 'published_at ' || to_char(published_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), error_code, %(now)s
+                 'published_at ' || to_char(published_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), error_code,
+       error_type, fingerprint, %(by)s, %(replay)s, %(now)s
   from penstock.deliveries where group_id = %(group_id)s and "offset" > %(target)s;
+
+-- name: rewind.log_range
+-- One row for all events of a stretch.
+insert into penstock.range_actions (group_id, lane, lanes, binding, low, high, action, replay, by, at)
+values (%(group_id)s, %(lane)s, %(lanes)s, %(binding)s, %(low)s, %(high)s, 'rewound', %(replay)s, %(by)s, %(now)s);
 
 -- name: rewind.remove_rows
 select penstock.remove_deliveries(%(group_id)s, %(target)s);

@@ -43,7 +43,7 @@ select e."offset", uuid_send(event_id), event_type, payload, content_type, e.hea
 -- name: read.rows
 select e."offset", uuid_send(e.event_id), e.event_type, payload, content_type, headers::text, metadata::text,
        partition_key, e.ordering_key, timestamptz_send(e.available_at), timestamptz_send(created_at),
-       d.attempts, d.failures, d.last_error, d.replays
+       d.attempts, d.failures, d.last_error, d.replays, d.earlier_attempts
   from penstock.deliveries d join penstock.events e on e."offset" = d."offset"
  where d.group_id = %(group_id)s and d."offset" = any(%(offsets)s::bigint[])
  order by e."offset";

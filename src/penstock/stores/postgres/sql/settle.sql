@@ -11,12 +11,9 @@ update penstock.leases set expires_at = %(expires_at)s where id = %(id)s;
 -- name: lease.end
 update penstock.leases
    set outcome = %(outcome)s, upto = %(upto)s, digest = %(digest)s, answer = %(answer)s::int[], ended_at = %(now)s,
-       published = %(published)s, failed = %(failed)s, dead = %(dead)s, released = %(released)s
+       published = %(published)s, failed = %(failed)s, dead = %(dead)s, released = %(released)s,
+       last_error = %(last_error)s, error_code = %(error_code)s, error_type = %(error_type)s, fingerprint = %(fingerprint)s
  where id = %(id)s;
-
--- name: lease.error
--- What ended a lease early: it holds for all that came back, so it is written once.
-update penstock.leases set last_error = %(last_error)s, error_code = %(error_code)s where id = %(id)s;
 
 -- name: settle.whole
 -- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
@@ -78,36 +75,42 @@ select count(*)::int as members from penstock.events e
 -- (The LIMIT tells the planner how many there are, and OFFSET 0 that each event is to be looked up.)
 with r as materialized (
   select (m.value ->> 0)::bigint as "offset", (m.value ->> 1)::timestamptz as available_at, o.state, o.reason,
-         o.failures, o.error, o.code, o.outcome, o.dead_at, o.part
+         o.failures, o.error, o.code, o.outcome, o.dead_at, o.part, o.error_type, o.fingerprint
     from jsonb_to_recordset(%(rows)s::jsonb) as o(members jsonb, state text, reason text, failures int, error text,
-                                                    code text, outcome text, dead_at timestamptz, part bigint)
+                                                    code text, outcome text, dead_at timestamptz, part bigint, error_type text,
+                                                    fingerprint text)
    cross join jsonb_array_elements(o.members) m limit %(count)s
 ), written as (
   insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
                                    in_order, state, attempts, failures, replays, available_at, lease, last_error, error_code,
-                                   reason, dead_at, suspect_part, updated_at)
+                                   reason, dead_at, suspect_part, updated_at, error_type, fingerprint, earlier_attempts)
   select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
          coalesce(e.bucket, mod(e."offset", 256)),
          (select ordering is not null from penstock.groups where group_id = %(group_id)s),
          r.state, %(attempts)s, r.failures, %(replays)s, r.available_at,
-         case when r.state = 'DEAD' then %(lease)s::bigint end, r.error, r.code, r.reason, r.dead_at, r.part, %(now)s
+         case when r.state = 'DEAD' then %(lease)s::bigint end, r.error, r.code, r.reason, r.dead_at, r.part, %(now)s,
+         r.error_type, r.fingerprint,
+         case when not %(lived)s then 0
+              else penstock.claims_of(%(group_id)s, e."offset", coalesce(e.bucket, mod(e."offset", 256))::int)
+                   - %(attempts)s::int end
     from r cross join lateral (select * from penstock.events where "offset" = r."offset" offset 0) e
    where e.stream = %(stream)s
   returning "offset", attempts, failures, replays
 )
 insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
-                                  claimed_at, ended_at, lease)
+                                  claimed_at, ended_at, lease, error_type, fingerprint)
 select %(group_id)s, w."offset", w.attempts, w.failures, w.replays, r.outcome, r.error, r.code, %(claimed_by)s,
-       %(claimed_at)s, %(now)s, %(lease)s
+       %(claimed_at)s, %(now)s, %(lease)s, r.error_type, r.fingerprint
   from written w join r on r."offset" = w."offset";
 
 -- name: settle.update_rows
 -- Exceptions out of a list, and a line in the attempt log for each; nobody else changes rows of an open lease.
 with r as materialized (
   select (m.value ->> 0)::bigint as "offset", (m.value ->> 1)::timestamptz as available_at, o.state, o.reason,
-         o.failures, o.error, o.code, o.outcome, o.dead_at, o.part
+         o.failures, o.error, o.code, o.outcome, o.dead_at, o.part, o.error_type, o.fingerprint
     from jsonb_to_recordset(%(rows)s::jsonb) as o(members jsonb, state text, reason text, failures int, error text,
-                                                    code text, outcome text, dead_at timestamptz, part bigint)
+                                                    code text, outcome text, dead_at timestamptz, part bigint, error_type text,
+                                                    fingerprint text)
    cross join jsonb_array_elements(o.members) m limit %(count)s
 ), written as (
   update penstock.deliveries d
@@ -116,7 +119,9 @@ with r as materialized (
          error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = %(now)s,
          -- A part ends with a failure of its own; what died alone stays alone until it is resolved.
          suspect_part = case when r.state = 'DEAD' then null when r.part is not null then r.part
-                             when r.failures = 0 or d.suspect_part < 0 then d.suspect_part end
+                             when r.failures = 0 or d.suspect_part < 0 then d.suspect_part end,
+         error_type = case when r.error is null then d.error_type else r.error_type end,
+         fingerprint = case when r.error is null then d.fingerprint else r.fingerprint end
     from r cross join lateral (select ctid as place from penstock.deliveries
                                 where group_id = %(group_id)s and "offset" = r."offset" and state = 'CLAIMED'
                                   and lease = %(lease)s offset 0) found
@@ -124,17 +129,35 @@ with r as materialized (
   returning d."offset", d.attempts, d.failures, d.replays
 )
 insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
-                                  claimed_at, ended_at, lease)
+                                  claimed_at, ended_at, lease, error_type, fingerprint)
 select %(group_id)s, w."offset", w.attempts, w.failures, w.replays, r.outcome, r.error, r.code, %(claimed_by)s,
-       %(claimed_at)s, %(now)s, %(lease)s
+       %(claimed_at)s, %(now)s, %(lease)s, r.error_type, r.fingerprint
   from written w join r on r."offset" = w."offset";
 
 -- name: settle.publish_rows
-update penstock.deliveries
-   set state = 'PUBLISHED', published_at = %(now)s, claimed_at = null, claimed_by = null, lease = null, reason = null,
-       suspect_part = null, updated_at = %(now)s
- where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'CLAIMED'
-   and lease = %(lease)s;
+-- What a row failed with before is history, and so is its success: each leaves a line in the attempt log.
+with written as (
+  update penstock.deliveries
+     set state = 'PUBLISHED', published_at = %(now)s, claimed_at = null, claimed_by = null, lease = null, reason = null,
+         last_error = null, error_code = null, error_type = null, fingerprint = null, suspect_part = null,
+         updated_at = %(now)s
+   where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'CLAIMED'
+     and lease = %(lease)s
+  returning "offset", attempts, failures, replays
+)
+insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, claimed_by, claimed_at, ended_at,
+                                  lease)
+select %(group_id)s, "offset", attempts, failures, replays, 'published', %(claimed_by)s, %(claimed_at)s, %(now)s, %(lease)s
+  from written;
+
+-- name: settle.fingerprints
+-- Kinds of errors, each once; a traceback that was missing so far is kept.
+insert into penstock.fingerprints as f (fingerprint, error_code, error_type, message, traceback, first_at)
+select k.fingerprint, k.code, k.error_type, k.message, k.traceback, %(now)s
+  from jsonb_to_recordset(%(rows)s::jsonb) as k(fingerprint text, code text, error_type text, message text, traceback text)
+ order by k.fingerprint
+on conflict (fingerprint) do update set traceback = excluded.traceback
+ where f.traceback is null and excluded.traceback is not null;
 
 -- name: reap.groups
 -- The groups, of all or of those that are named, that have an expired lease.

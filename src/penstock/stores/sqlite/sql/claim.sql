@@ -272,13 +272,34 @@ select c.high, (select count(*) from numbered n where n."offset" <= c.high and n
 -- name: claim.step_over
 -- Rows for the holes of a range: delayed until their time, or blocked behind their key.
 insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, attempts, replays, available_at, reason, updated_at)
+                                 state, attempts, replays, available_at, reason, updated_at, earlier_attempts)
 select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
        coalesce(e.bucket, e."offset" % 256), 'PENDING', :attempts, :replays,
        max(coalesce(e.available_at, :now), :now),
-       case when e."offset" in (select value from json_each(:delayed)) then 'delayed' else 'blocked' end, :now
+       case when e."offset" in (select value from json_each(:delayed)) then 'delayed' else 'blocked' end, :now,
+       case when not :lived then 0 else
+         (select count(*) from penstock_leases c
+           where c.group_id = :group_id and c.offsets is null and c.high >= e."offset" and c.low < e."offset"
+             and coalesce(e.bucket, e."offset" % 256) * c.lanes / 256 = c.lane
+             and e."offset" not in (select value from json_each(c.holes)))
+         + (select count(*) from penstock_attempt_log a
+             where a.group_id = :group_id and a."offset" = e."offset" and a.claimed_at is not null
+               and not exists (select 1 from penstock_leases c where c.id = a.lease and c.offsets is null))
+         - :attempts end
   from json_each(:offsets) o cross join penstock_events e on e."offset" = o.value
  where e.stream = :stream;
+
+-- name: claim.ranges_before
+-- Ranges of earlier claims that overlap a returned one. A lane lies within its parent's from before a doubling.
+select low, high, holes from penstock_leases
+ where group_id = :group_id and offsets is null and high > :low and low < :high and lane = :lane * lanes / :lanes;
+
+-- name: claim.rows_before
+-- Claims of events of a range as rows, and by those who killed them.
+select a."offset", count(*) as claims from penstock_attempt_log a
+ where a.group_id = :group_id and a."offset" > :low and a."offset" <= :high and a.claimed_at is not null
+   and not exists (select 1 from penstock_leases l where l.id = a.lease and l.offsets is null)
+ group by a."offset" order by a."offset";
 
 -- name: lease.open
 insert into penstock_leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
@@ -295,9 +316,9 @@ update penstock_leases set outcome = 'settled', upto = :upto, answer = '[0,0,0,0
 
 -- name: returned.add
 insert into penstock_returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
-                               reason, last_error, error_code)
+                               reason, last_error, error_code, error_type, fingerprint, returned_at)
 values (:group_id, :lane, :lanes, :binding, :low, :high, :members, :attempts, :replay, :available_at, :reason,
-        :last_error, :error_code);
+        :last_error, :error_code, :error_type, :fingerprint, :returned_at);
 
 -- name: returned.all
 select * from penstock_returned where group_id = :group_id;
@@ -305,7 +326,7 @@ select * from penstock_returned where group_id = :group_id;
 -- name: returned.split
 -- The part of a returned range that falls to one half of its lane.
 insert into penstock_returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
-                               reason, last_error)
+                               reason, last_error, error_code, error_type, fingerprint, returned_at)
 select r.group_id, :lane, :lanes, r.binding, r.low, r.high,
        (select count(*) from penstock_groups g
          cross join penstock_bindings b on b.id = r.binding
@@ -320,5 +341,5 @@ select r.group_id, :lane, :lanes, r.binding, r.low, r.high,
                   where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
            and not exists (select 1 from penstock_deliveries d
                             where d.group_id = r.group_id and d."offset" = e."offset")),
-       r.attempts, r.replay, r.available_at, r.reason, r.last_error
+       r.attempts, r.replay, r.available_at, r.reason, r.last_error, r.error_code, r.error_type, r.fingerprint, r.returned_at
   from penstock_returned r where r.id = :id;

@@ -46,7 +46,7 @@ update penstock_groups set lanes = :lanes, starts = :starts, matched_before = :m
 
 -- name: group.rewound
 update penstock_groups
-   set rewinds = rewinds + 1, floor = min(floor, :target), matched_before = matched_before + :older
+   set rewinds = :rewinds, rewound_upto = :rewound_upto, floor = min(floor, :target), matched_before = matched_before + :older
  where group_id = :group_id;
 
 -- name: group.delete

@@ -14,37 +14,19 @@ with page as materialized (
 )
 select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.attempts, v.failures, v.available_at,
        v.claimed_at, v.claimed_by, v.last_error, v.error_code, v.reason, v.published_at, v.dead_at, v.updated_at,
-       e.payload, e.content_type, e.headers, e.metadata, e.partition_key, e.ordering_key, e.created_at
+       v.total_attempts, v.error_type, v.fingerprint, e.payload, e.content_type, e.headers, e.metadata, e.partition_key, e.ordering_key, e.created_at
   from page v cross join penstock_events e on e."offset" = v."offset"
  order by v."offset";
 
 -- name: inspect.last_offset
 select max("offset") as "offset" from penstock_events;
 
--- name: inspect.attempts
--- What did not succeed, out of the log of rows and out of the leases that held the event as part of a range: per
--- number of lanes the one fresh lease that can contain it, and those that claimed it again.
-select attempt, failures, replays, outcome, error, error_code, claimed_by, claimed_at, ended_at, lease from (
-  select id, attempt, failures, replays, outcome, error, error_code, claimed_by, claimed_at, ended_at, lease
-    from penstock_attempt_log where group_id = :group_id and "offset" = :offset
-  union all
-  select 0, l.attempts, 0, l.replay,
-         case when l.outcome = 'settled' and l.upto >= :offset then 'published'
-              when l.outcome = 'settled' then 'released' else coalesce(l.outcome, 'claimed') end,
-         null, null, l.claimed_by, l.claimed_at, l.ended_at, l.id
-    from (select (select f.id from penstock_leases f
-                   where f.group_id = :group_id and f.lanes = p.lanes and f.lane = :bucket * p.lanes / 256
-                     and f.fresh = 1 and f.high >= :offset order by f.high limit 1) as id
-            from penstock_lane_counts p
-          union all
-          select id from penstock_leases
-           where group_id = :group_id and offsets is null and fresh = 0 and high >= :offset and low < :offset) c
-   cross join penstock_leases l on l.id = c.id
-   where l.low < :offset and :bucket * l.lanes / 256 = l.lane
-     and :offset not in (select value from json_each(l.holes))
-     and not exists (select 1 from penstock_attempt_log a
-                      where a.group_id = l.group_id and a."offset" = :offset and a.lease = l.id)) remembered
- order by ended_at nulls last, replays, attempt, id;
+-- name: inspect.history
+select h.attempt, h.failures, h.replays, h.outcome, h.error, h.error_code, h.claimed_by, h.claimed_at, h.ended_at, h.lease,
+       h.at as happened_at, h."by", h.error_type, h.fingerprint, f.traceback
+  from penstock_history h left join penstock_fingerprints f on f.fingerprint = h.fingerprint
+ where h.group_id = :group_id and h."offset" = :offset
+ order by h.at, h.lease nulls last, h.step, h.line;
 
 -- name: inspect.event
 select "offset", event_id, event_type, coalesce(bucket, "offset" % 256) as bucket from penstock_events

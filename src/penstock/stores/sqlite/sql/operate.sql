@@ -14,20 +14,22 @@ select d."offset" from penstock_deliveries d
  order by d."offset";
 
 -- name: redrive.log
-insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
-select group_id, "offset", attempts, failures, replays, 'redriven', last_error, error_code, :now
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, error_type,
+                                  fingerprint, "by", ended_at)
+select group_id, "offset", attempts, failures, replays, 'redriven', last_error, error_code, error_type, fingerprint, :by, :now
   from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
 
 -- name: redrive.move
 update penstock_deliveries
-   set state = 'PENDING', attempts = 0, failures = 0, dead_at = null, available_at = :now, reason = 'redriven',
-       updated_at = :now
+   set state = 'PENDING', attempts = 0, failures = 0, earlier_attempts = earlier_attempts + attempts,
+       last_error = null, error_code = null, error_type = null, fingerprint = null,
+       dead_at = null, available_at = :now, reason = 'redriven', updated_at = :now
  where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'DEAD';
 
 -- name: replay.find
 -- The comment in the WHERE becomes a list of offsets where events are named.
-select v."offset", exists (select 1 from penstock_deliveries d
-                            where d.group_id = :group_id and d."offset" = v."offset") as has_row
+select v."offset", v.replays, exists (select 1 from penstock_deliveries d
+                                       where d.group_id = :group_id and d."offset" = v."offset") as has_row
   from penstock_delivery v
  where v.group_id = :group_id and v.state = 'PUBLISHED' and v.stream = :stream
    /* these */
@@ -37,47 +39,60 @@ select v."offset", exists (select 1 from penstock_deliveries d
                   and (:since is null or e.created_at >= :since) and (:until is null or e.created_at < :until));
 
 -- name: replay.log_rows
-insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, "by", ended_at)
 select group_id, "offset", attempts, failures, replays, 'replayed',
        'published_at ' || strftime('%Y-%m-%dT%H:%M:%S', published_at / 1000000, 'unixepoch') || printf('.%06dZ', published_at % 1000000),
-       null, :now
+       :by, :now
   from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
 
 -- name: replay.move_rows
 update penstock_deliveries
    set state = 'PENDING', attempts = 0, failures = 0, replays = replays + 1, published_at = null,
+       earlier_attempts = earlier_attempts + attempts,
        available_at = :now, reason = 'replayed', updated_at = :now
  where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'PUBLISHED';
 
 -- name: replay.log_ranged
-insert into penstock_attempt_log (group_id, "offset", attempt, failures, outcome, error, ended_at)
-select v.group_id, v."offset", v.attempts, 0, 'replayed',
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, "by", ended_at)
+select v.group_id, v."offset", v.attempts, 0, v.replays, 'replayed',
        'published_at ' || strftime('%Y-%m-%dT%H:%M:%S', v.published_at / 1000000, 'unixepoch') || printf('.%06dZ', v.published_at % 1000000),
-       :now
+       :by, :now
   from penstock_delivery v
  where v.group_id = :group_id and v.state = 'PUBLISHED' /* these */;
 
 -- name: replay.move_ranged
 insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, replays, available_at, reason, updated_at)
+                                 state, replays, available_at, reason, updated_at, earlier_attempts)
 select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, e."offset" % 256), 'PENDING', 1, :now, 'replayed', :now
-  from json_each(:offsets) o cross join penstock_events e on e."offset" = o.value
+       coalesce(e.bucket, e."offset" % 256), 'PENDING', r.value + 1, :now, 'replayed', :now,
+       (select count(*) from penstock_leases c
+         where c.group_id = :group_id and c.offsets is null and c.high >= e."offset" and c.low < e."offset"
+           and coalesce(e.bucket, e."offset" % 256) * c.lanes / 256 = c.lane
+           and e."offset" not in (select value from json_each(c.holes)))
+       + (select count(*) from penstock_attempt_log a
+           where a.group_id = :group_id and a."offset" = e."offset" and a.claimed_at is not null
+             and not exists (select 1 from penstock_leases c where c.id = a.lease and c.offsets is null))
+  from json_each(:offsets) o
+ cross join json_each(:replays) r on r.key = o.key
+ cross join penstock_events e on e."offset" = o.value
  where e.stream = :stream;
 
 -- name: operate.find
-select v.event_id, v."offset", v.state, v.attempts, v.claimed_by,
+select v.event_id, v."offset", v.state, v.attempts, v.total_attempts - v.attempts as earlier_attempts, v.replays,
+       v.claimed_by,
        exists (select 1 from penstock_deliveries d where d.group_id = :group_id and d."offset" = v."offset") as has_row
   from penstock_delivery v
  where v.group_id = :group_id and v.stream = :stream /* these */;
 
 -- name: operate.make_rows
 insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, attempts, available_at, updated_at)
+                                 state, attempts, earlier_attempts, replays, available_at, updated_at)
 select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, e."offset" % 256), 'PENDING', a.value, coalesce(e.available_at, :now), :now
+       coalesce(e.bucket, e."offset" % 256), 'PENDING', a.value, b.value, r.value, coalesce(e.available_at, :now), :now
   from json_each(:offsets) o
  cross join json_each(:attempts) a on a.key = o.key
+ cross join json_each(:earlier) b on b.key = o.key
+ cross join json_each(:replays) r on r.key = o.key
  cross join penstock_events e on e."offset" = o.value
  where e.stream = :stream;
 
@@ -97,22 +112,33 @@ update penstock_deliveries
 -- name: kill.bury
 update penstock_deliveries
    set state = 'DEAD', claimed_at = null, claimed_by = null, dead_at = :now, last_error = :reason,
-       error_code = 'killed', reason = 'killed', updated_at = :now
+       error_code = 'killed', error_type = null, fingerprint = null, reason = 'killed', updated_at = :now
  where group_id = :group_id and "offset" in (select value from json_each(:offsets));
 
 -- name: kill.log
 insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
-                                  claimed_at, ended_at)
-select group_id, "offset", attempts, failures, replays, 'killed', :reason, 'killed', :by, :now, :now
+                                  claimed_at, ended_at, "by")
+select group_id, "offset", attempts, failures, replays, 'killed', :reason, 'killed', :by, :now, :now, :by
   from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
 
 -- name: reschedule.move
 update penstock_deliveries set available_at = :available_at, reason = 'rescheduled', updated_at = :now
  where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'PENDING';
 
+-- name: reschedule.log
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, "by", ended_at)
+select group_id, "offset", attempts, failures, replays, 'rescheduled',
+       'available_at ' || strftime('%Y-%m-%dT%H:%M:%S', available_at / 1000000, 'unixepoch') || printf('.%06dZ', available_at % 1000000),
+       :by, :now
+  from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+
 -- name: skip.key
 update penstock_deliveries set reason = 'skipped', updated_at = :now
  where group_id = :group_id and ordering_key = :key and state = 'DEAD' and reason is not 'skipped';
+
+-- name: rewind.ended
+select coalesce(max(replays), 0) as replays, coalesce(max("offset"), 0) as upto from penstock_deliveries
+ where group_id = :group_id and "offset" > :target;
 
 -- name: rewind.pruned
 select upto from penstock_pruned where stream = :stream;
@@ -122,12 +148,18 @@ select l.*, g.stream, g.group_name from penstock_leases l join penstock_groups g
  where l.group_id = :group_id and l.outcome is null order by l.id;
 
 -- name: rewind.log_rows
-insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, ended_at)
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, error_type,
+                                  fingerprint, "by", range_action, ended_at)
 select group_id, "offset", attempts, failures, replays, 'rewound',
        lower(state) || coalesce(' ' || last_error, '') || coalesce(' published_at '
          || strftime('%Y-%m-%dT%H:%M:%S', published_at / 1000000, 'unixepoch') || printf('.%06dZ', published_at % 1000000), ''),
-       error_code, :now
+       error_code, error_type, fingerprint, :by, :replay, :now
   from penstock_deliveries where group_id = :group_id and "offset" > :target;
+
+-- name: rewind.log_range
+-- One row for all events of a stretch.
+insert into penstock_range_actions (group_id, lane, lanes, binding, low, high, action, replay, "by", at)
+values (:group_id, :lane, :lanes, :binding, :low, :high, 'rewound', :replay, :by, :now);
 
 -- name: rewind.remove_rows
 insert into penstock_maintenance (one) values (1)

@@ -54,7 +54,7 @@ select e."offset", e.event_id, e.event_type, e.payload, e.content_type, e.header
 -- name: read.rows
 select e."offset", e.event_id, e.event_type, e.payload, e.content_type, e.headers, e.metadata, e.partition_key,
        e.ordering_key, e.available_at, e.created_at,
-       d.attempts, d.failures, d.last_error, d.replays
+       d.attempts, d.failures, d.last_error, d.replays, d.earlier_attempts
   from json_each(:offsets) o
  cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = o.value
  cross join penstock_events e on e."offset" = d."offset"

@@ -12,12 +12,9 @@ update penstock_leases set expires_at = :expires_at where id = :id;
 -- name: lease.end
 update penstock_leases
    set outcome = :outcome, upto = :upto, digest = :digest, answer = :answer, ended_at = :now,
-       published = :published, failed = :failed, dead = :dead, released = :released
+       published = :published, failed = :failed, dead = :dead, released = :released,
+       last_error = :last_error, error_code = :error_code, error_type = :error_type, fingerprint = :fingerprint
  where id = :id;
-
--- name: lease.error
--- What ended a lease early: it holds for all that came back, so it is written once.
-update penstock_leases set last_error = :last_error, error_code = :error_code where id = :id;
 
 -- name: settle.whole
 -- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
@@ -86,10 +83,19 @@ select count(*) as members from penstock_events e indexed by penstock_events_str
 -- Exceptions out of a range: each gets a row, born as the outcome of this open lease.
 insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
                                  state, attempts, failures, replays, available_at, lease, last_error, error_code, reason,
-                                 dead_at, suspect_part, updated_at)
+                                 dead_at, suspect_part, updated_at, error_type, fingerprint, earlier_attempts)
 select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
        coalesce(e.bucket, e."offset" % 256), r.state, :attempts, r.failures, :replays, r.available_at,
-       :lease, r.error, r.code, r.reason, r.dead_at, r.part, :now
+       :lease, r.error, r.code, r.reason, r.dead_at, r.part, :now, r.error_type, r.fingerprint,
+       case when not :lived then 0 else
+         (select count(*) from penstock_leases c
+           where c.group_id = :group_id and c.offsets is null and c.high >= e."offset" and c.low < e."offset"
+             and coalesce(e.bucket, e."offset" % 256) * c.lanes / 256 = c.lane
+             and e."offset" not in (select value from json_each(c.holes)))
+         + (select count(*) from penstock_attempt_log a
+             where a.group_id = :group_id and a."offset" = e."offset" and a.claimed_at is not null
+               and not exists (select 1 from penstock_leases c where c.id = a.lease and c.offsets is null))
+         - :attempts end
   from (select json_extract(m.value, '$[0]') as "offset",
                json_extract(m.value, '$[1]') as available_at,
                json_extract(o.value, '$.state') as state,
@@ -97,6 +103,8 @@ select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e
                json_extract(o.value, '$.failures') as failures,
                json_extract(o.value, '$.error') as error,
                json_extract(o.value, '$.code') as code,
+               json_extract(o.value, '$.error_type') as error_type,
+               json_extract(o.value, '$.fingerprint') as fingerprint,
                json_extract(o.value, '$.dead_at') as dead_at,
                json_extract(o.value, '$.part') as part
           from json_each(:rows) o cross join json_each(o.value, '$.members') m) r
@@ -104,13 +112,15 @@ select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e
  where e.stream = :stream
 ;;
 insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
-                                  claimed_at, ended_at, lease)
+                                  claimed_at, ended_at, lease, error_type, fingerprint)
 select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, :claimed_by,
-       :claimed_at, :now, :lease
+       :claimed_at, :now, :lease, r.error_type, r.fingerprint
   from (select json_extract(m.value, '$[0]') as "offset",
                json_extract(o.value, '$.outcome') as outcome,
                json_extract(o.value, '$.error') as error,
-               json_extract(o.value, '$.code') as code
+               json_extract(o.value, '$.code') as code,
+               json_extract(o.value, '$.error_type') as error_type,
+               json_extract(o.value, '$.fingerprint') as fingerprint
           from json_each(:rows) o cross join json_each(o.value, '$.members') m) r
  cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = r."offset";
 
@@ -122,7 +132,9 @@ update penstock_deliveries as d
        error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = :now,
        -- A part ends with a failure of its own; what died alone stays alone until it is resolved.
        suspect_part = case when r.state = 'DEAD' then null when r.part is not null then r.part
-                           when r.failures = 0 or d.suspect_part < 0 then d.suspect_part end
+                           when r.failures = 0 or d.suspect_part < 0 then d.suspect_part end,
+       error_type = case when r.error is null then d.error_type else r.error_type end,
+       fingerprint = case when r.error is null then d.fingerprint else r.fingerprint end
   from (select x.rowid as id,
                json_extract(m.value, '$[1]') as available_at,
                json_extract(o.value, '$.state') as state,
@@ -130,6 +142,8 @@ update penstock_deliveries as d
                json_extract(o.value, '$.failures') as failures,
                json_extract(o.value, '$.error') as error,
                json_extract(o.value, '$.code') as code,
+               json_extract(o.value, '$.error_type') as error_type,
+               json_extract(o.value, '$.fingerprint') as fingerprint,
                json_extract(o.value, '$.dead_at') as dead_at,
                json_extract(o.value, '$.part') as part
           from json_each(:rows) o cross join json_each(o.value, '$.members') m
@@ -138,23 +152,41 @@ update penstock_deliveries as d
  where d.rowid = r.id and d.state = 'CLAIMED' and d.lease = :lease
 ;;
 insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
-                                  claimed_at, ended_at, lease)
+                                  claimed_at, ended_at, lease, error_type, fingerprint)
 select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, :claimed_by,
-       :claimed_at, :now, :lease
+       :claimed_at, :now, :lease, r.error_type, r.fingerprint
   from (select json_extract(m.value, '$[0]') as "offset",
                json_extract(o.value, '$.outcome') as outcome,
                json_extract(o.value, '$.error') as error,
-               json_extract(o.value, '$.code') as code
+               json_extract(o.value, '$.code') as code,
+               json_extract(o.value, '$.error_type') as error_type,
+               json_extract(o.value, '$.fingerprint') as fingerprint
           from json_each(:rows) o cross join json_each(o.value, '$.members') m) r
  cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = r."offset"
  where d.state <> 'CLAIMED';
 
 -- name: settle.publish_rows
+-- What a row failed with before is history, and so is its success: each leaves a line in the attempt log.
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, claimed_by, claimed_at, ended_at,
+                                  lease)
+select d.group_id, d."offset", d.attempts, d.failures, d.replays, 'published', :claimed_by, :claimed_at, :now, :lease
+  from json_each(:offsets) o cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = o.value
+ where d.state = 'CLAIMED' and d.lease = :lease
+;;
 update penstock_deliveries
-   set state = 'PUBLISHED', published_at = :now, claimed_at = null, claimed_by = null, reason = null, suspect_part = null,
-       updated_at = :now
+   set state = 'PUBLISHED', published_at = :now, claimed_at = null, claimed_by = null, reason = null, last_error = null,
+       error_code = null, error_type = null, fingerprint = null, suspect_part = null, updated_at = :now
  where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'CLAIMED'
    and lease = :lease;
+
+-- name: settle.fingerprints
+-- Kinds of errors, each once; a traceback that was missing so far is kept.
+insert into penstock_fingerprints as f (fingerprint, error_code, error_type, message, traceback, first_at)
+select json_extract(value, '$.fingerprint'), json_extract(value, '$.code'), json_extract(value, '$.error_type'),
+       json_extract(value, '$.message'), json_extract(value, '$.traceback'), :now
+  from json_each(:rows) where true
+on conflict (fingerprint) do update set traceback = excluded.traceback
+ where f.traceback is null and excluded.traceback is not null;
 
 -- name: reap.groups
 -- The groups, of all or of those that are named, that have an expired lease.

@@ -174,7 +174,7 @@ _STEPS = ["append", "claim", "claim", "claim", "settle", "settle", "release", "w
 _STEPS += ["reschedule", "rewind"]
 
 
-@pytest.mark.shows("K35", "K46", "K47", "001-7")
+@pytest.mark.shows("K35", "K46", "K47")
 @pytest.mark.parametrize("seed", range(6))
 def test_view_api_and_command_line_tell_what_happened(
     clocked: penstock.Log, clock: VirtualClock, log_url: str, seed: int, capsys: pytest.CaptureFixture[str]

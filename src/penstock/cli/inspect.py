@@ -115,7 +115,7 @@ def show(
     stream: Stream,
     which: Annotated[str, typer.Argument(metavar="EVENT_ID|OFFSET", help="The event.", show_default=False)],
 ) -> None:
-    """Show one event, its delivery in every group, and its attempt history."""
+    """Show one event, its delivery in every group, its history, and the tracebacks of its errors."""
     check_name(stream, "stream")
     by_offset = which.isdecimal() and len(which) <= _LONGEST_OFFSET
     offset = parse_offset(which, "offset") if by_offset else None

@@ -20,8 +20,8 @@ _NOTHING = Text("Nothing matches.")
 def progress_document(one: DeliveryRecord) -> dict[str, Any]:
     """What the delivery adds to its event."""
     names = (
-        "group state attempts failures available_at claimed_at claimed_by last_error error_code reason published_at "
-        "dead_at updated_at history"
+        "group state attempts failures total_attempts available_at claimed_at claimed_by last_error error_code "
+        "error_type fingerprint reason published_at dead_at updated_at history"
     )
     return {name: getattr(one, name) for name in names.split()}
 
@@ -60,12 +60,19 @@ def delivery_table(found: Sequence[DeliveryRecord]) -> RenderableType:
             f"{one.attempts}/{one.failures}",
             _since_when(one),
             str(one.event_id),
-            output.cell(one.last_error or one.reason or "", 80),
+            output.cell(_error_text(one.error_type, one.last_error) or one.reason or "", 80),
         )
         for one in found
     )
     columns = (">offset", "type", "key", "state", ">tries/failed", "when", "event id?", "error…")
     return output.table(columns, rows) if found else _NOTHING
+
+
+def _error_text(kind: str | None, error: str | None) -> str:
+    """An error with the class of its exception, which many texts say nothing without."""
+    if error is None or kind is None or error.startswith(kind):
+        return error or ""
+    return f"{kind}: {error}"
 
 
 def _since_when(one: DeliveryRecord) -> str:
@@ -91,14 +98,15 @@ def event_in_full(event: Event, deliveries: Sequence[DeliveryRecord]) -> Rendera
     history = [
         (
             output.cell(one.group),
-            str(attempt.attempt),
-            attempt.outcome,
-            output.age(attempt.ended_at or attempt.claimed_at),
-            output.cell(attempt.claimed_by, 30),
-            output.cell(attempt.error or "", 80),
+            str(line.attempt),
+            line.outcome,
+            output.age(line.at),
+            output.cell(line.by, 30),
+            output.cell(line.lease),
+            output.cell(_error_text(line.error_type, line.error), 80),
         )
         for one in deliveries
-        for attempt in one.history
+        for line in one.history
     ]
     parts: list[RenderableType] = [output.pairs(facts)]
     if deliveries:
@@ -108,15 +116,27 @@ def event_in_full(event: Event, deliveries: Sequence[DeliveryRecord]) -> Rendera
                 output.state_text(one.state),
                 f"{one.attempts}/{one.failures}",
                 _since_when(one),
-                output.cell(one.last_error or one.reason or "", 80),
+                output.cell(_error_text(one.error_type, one.last_error) or one.reason or "", 80),
             )
             for one in deliveries
         ]
         parts.append(output.table(("group", "state", ">tries/failed", "when", "error…"), rows, title="Deliveries"))
     if history:
-        columns = ("group", ">attempt", "outcome", "when", "by", "error…")
-        parts.append(output.table(columns, history, title="Attempts"))
-    return Stacked(*parts)
+        columns = ("group", ">attempt", "outcome", "when", "by", ">lease?", "error…")
+        parts.append(output.table(columns, history, title="History"))
+    return Stacked(*parts, *_tracebacks(deliveries))
+
+
+def _tracebacks(deliveries: Sequence[DeliveryRecord]) -> list[RenderableType]:
+    """Each kind of error once, the newest last."""
+    found = {line.fingerprint: line for one in deliveries for line in one.history if line.traceback}
+    return [
+        Stacked(
+            Text(f"\nTraceback of {line.error_type or line.error_code} ({line.fingerprint})", style="bold"),
+            Text("\n".join(output.plain(row) for row in (line.traceback or "").splitlines()), overflow="fold"),
+        )
+        for line in found.values()
+    ]
 
 
 def stats_tables(found: Stats) -> RenderableType:

@@ -12,6 +12,8 @@ KEY_BYTES: Final = 512
 STATE_BYTES: Final = 1024 * 1024  # one value of a key
 ERROR_BYTES: Final = 8 * 1024
 TRACEBACK_BYTES: Final = 8 * 1024  # of one kind of error
+FAILURE_LINES: Final = 3  # in the log of an engine, of one kind of error …
+FAILURE_LINES_SECONDS: Final = 60.0  # … in this time
 
 BATCH: Final = 50_000  # events in one lease, at most
 PIPELINE_BATCH: Final = 200_000  # events in one lease of a pipeline

@@ -48,5 +48,8 @@ class Retry:
 
     def exhausted(self, failures: int, *, age_seconds: float) -> bool:
         """Whether a delivery with so many failures, of an event so old, is given up."""
-        too_old = self.max_age_seconds is not None and age_seconds >= self.max_age_seconds
-        return failures >= self.max_attempts or too_old
+        return failures >= self.max_attempts or self.too_old(age_seconds)
+
+    def too_old(self, age_seconds: float) -> bool:
+        """Whether an event so old is given up at its next failure, or when its target is unavailable."""
+        return self.max_age_seconds is not None and age_seconds >= self.max_age_seconds

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.core import fingerprint
+from penstock.core import codec, fingerprint
 from penstock.core.event import NewEvent
 from penstock.core.events import Event, Events
 from penstock.core.lease import Failure
@@ -343,4 +343,6 @@ class TimedOut(Exception):
 
 def failure_of(error: BaseException | str) -> Failure:
     """Why an event did not succeed, in words that can be stored."""
+    if isinstance(error, str):
+        return fingerprint.of_text(codec.error_code(error), codec.error_text(error))
     return fingerprint.of_exception(error, error.after_seconds if isinstance(error, RetryLater) else None)

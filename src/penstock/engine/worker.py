@@ -15,6 +15,7 @@ from penstock.core import limits
 from penstock.core.lease import Idle, Settled
 from penstock.engine.ahead import Ahead, Taken
 from penstock.engine.counters import Counters
+from penstock.engine.failure_log import FailureLog
 from penstock.engine.inline import Inline
 from penstock.engine.isolated import Isolated
 from penstock.engine.lookout import LookOut, Waiter, Watched
@@ -84,9 +85,11 @@ class Worker:
     _settles: deque[Future[None]] = field(default_factory=deque)
     _told: str | None = None  # what was last said about a target that is down
     _pace: Pace = field(init=False)
+    _failures: FailureLog = field(init=False)
 
     def __post_init__(self) -> None:
         policy = self.subscription.policy
+        self._failures = FailureLog(self.subscription.name)
         self._pace = Pace(policy.batch_seconds, policy.batch_size, least=policy.batch or 1)
         self._executor = executor_for(self.subscription, self.log.store.kind)
         self._ahead = Ahead(self._claim, self.subscription.group)
@@ -266,6 +269,7 @@ class Worker:
         settled = self._patiently(lambda: self._report(settling, pace))
         self.watch.drop(lease)
         if settled is not None:
+            self._failures.tell(work)
             self.counters.add(
                 published=settled.published, failed=settled.failed, dead=settled.dead, released=settled.released
             )

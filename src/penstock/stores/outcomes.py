@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from penstock.core import fingerprint
 from penstock.core.delivery import Reason, State
 from penstock.core.lanes import slice_of
 from penstock.core.lease import DEATHS, Failure, alone, suspect_parts
@@ -148,6 +149,13 @@ def suspect(lease: Row, failures: Mapping[int, Failure], now: datetime) -> list[
         Given(offset, now, unblamed(Reason.SUSPECT, why)._replace(outcome="expired", part=parts[offset]))
         for offset, why in failures.items()
     ]
+
+
+def too_old(group: Group, created_at: datetime, now: datetime, why: Failure) -> Failure:
+    """An event that waited for its target until `max_age_seconds` were over."""
+    age = (now - created_at).total_seconds()
+    limit = group.retry.max_age_seconds
+    return fingerprint.of_text("too_old", f"too_old: {age:.0f} s old, max_age_seconds is {limit:g}; {why.message}")
 
 
 def remember_kinds(tx: Transaction, failures: Iterable[Failure], now: datetime) -> None:

@@ -32,6 +32,7 @@ from penstock.stores.outcomes import (
     members_of,
     remember_kinds,
     suspect,
+    too_old,
     unblamed,
     write_rows,
 )
@@ -119,6 +120,7 @@ def settle(
     group = groups.get(tx, lease.stream, lease.group_name)
     work = _Settling(tx, lease, group, now, jitter, said)
     work.check_members(careful)
+    work.bury_the_old()
     # Who is given back is settled first: an event that does not succeed leaves no effect, whatever it asked for.
     unsuccessful = work.unsuccessful() if said.event_effects or said.effects else frozenset()
     if said.effects and (unsuccessful or work.has_tail):
@@ -183,6 +185,7 @@ class _Settling:
     released: set[int] = field(default_factory=set)
     known: dict[int, Row | Member] = field(default_factory=dict)
     _listed: Set[int] = field(init=False)
+    _buried_upto: int = 0  # what a range gives back begins behind those that became too old
 
     def __post_init__(self) -> None:
         self._listed = frozenset(self.lease.offsets or ())
@@ -192,7 +195,7 @@ class _Settling:
         """Where the finished part of a range ends."""
         if self.lease.offsets is not None:
             return None
-        return self.lease.high if self.said.upto is None else self.said.upto
+        return self.lease.high if self.said.upto is None else max(self.said.upto, self._buried_upto)
 
     @property
     def has_tail(self) -> bool:
@@ -234,6 +237,28 @@ class _Settling:
         if all_alike(self.group, lease) and not careful:
             return {offset: Member(offset) for offset in wanted if lease.low < offset <= lease.high}
         return {row.offset: row for row in members_of(self.tx, self.group, lease, offsets=sorted(wanted))}
+
+    def bury_the_old(self) -> None:
+        """An unavailable target is nobody's fault, but what has become too old for it ends all the same."""
+        why = self.said.unavailable
+        if why is None or self.group.retry.max_age_seconds is None:
+            return
+        back = [self.known[offset] for offset in sorted(self.released)]
+        end: list[Row] = []
+        if self.has_tail:
+            end = [row for row in members_of(self.tx, self.group, self.lease) if row.offset > self.upto]
+        taken = self.failed.keys() | self.dead.keys() | self.said.suspects.keys()
+        young = False
+        for row in [*back, *end]:
+            old = row.offset not in taken and self.group.retry.too_old((self.now - row.created_at).total_seconds())
+            if old:
+                self.known[row.offset] = row
+                self.dead[row.offset] = too_old(self.group, row.created_at, self.now, why)
+                self.released.discard(row.offset)
+            if row.offset not in self.said.released:
+                young = young or not (old or row.offset in taken)
+                if not young:
+                    self._buried_upto = row.offset if row is not end[-1] else self.lease.high
 
     def failures(self) -> list[Failure]:
         """Everything that went wrong."""

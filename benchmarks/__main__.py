@@ -13,13 +13,14 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import appending, claiming, costs, engine, looking, spark
+from benchmarks import appending, backlog, claiming, costs, engine, looking, spark
 from benchmarks.measuring import Figure
 from tests.support.postgres_server import PostgresServer
 
 SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
     "append": appending.run,
     "claim": claiming.run,
+    "backlog": backlog.run,
     "costs": costs.run,
     "look": looking.run,
     "engine": engine.run,

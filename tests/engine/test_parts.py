@@ -83,3 +83,21 @@ def test_state_as_a_mapping() -> None:
     for name in ("", 7, None, "x" * 600):
         with pytest.raises(penstock.PenstockError):
             state[name] = 1  # type: ignore[index]
+
+
+@pytest.mark.shows("K18")
+def test_leases_get_smaller_while_much_of_them_waits_behind_failed_keys() -> None:
+    """Each event that waits becomes a row; a smaller lease holds less of a key."""
+    pace = Pace(batch_seconds=2, batch_size=50_000)
+    for _ in range(5):
+        pace.ran(40_000, seconds=0.1)
+    assert pace.limit == 50_000
+    pace.held(5_000, of=40_000)
+    assert pace.limit == 20_000
+    for _ in range(10):
+        pace.held(pace.limit // 10, of=pace.limit)
+    assert pace.limit == 1_000, "a claim costs the same, so leases do not get smaller for ever"
+    while pace.limit < 50_000:
+        before = pace.limit
+        pace.held(0, of=before)
+        assert pace.limit > before, "once keys are free, leases grow again"

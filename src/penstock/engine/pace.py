@@ -8,6 +8,8 @@ _GROWTH = 8  # a lease is at most so many times the last one: one quick lease pr
 _SHARES = 6  # of what is left, one lease takes at most one
 _LEAST_SECONDS = 0.1  # but never so little that claiming it costs more than handling it
 _SAFE = 1_000  # events in a lease that went well: the danger is behind us
+_HELD_SHARE = 50  # one event in so many may wait behind its key before leases get smaller
+_HELD_LEAST = 1_000  # but not smaller than this
 _WEIGHT = 0.5  # of the newest measurement
 
 
@@ -28,15 +30,17 @@ class Pace:
         self._limit = min(max(FIRST_LEASE, least), batch_size)
         self._left: int | None = None
         self._cap: int | None = None
+        self._crowded: int | None = None
 
     @property
     def limit(self) -> int:
         """How many to claim next. Near the end of the log less, so that others who work for the group get a share."""
         if self._cap is not None:
             return min(self._cap, self._limit)
+        limit = self._limit if self._crowded is None else min(self._limit, self._crowded)
         if self._left is None or self._rate is None:
-            return self._limit
-        return min(self._limit, max(self._left // _SHARES, int(self._rate * _LEAST_SECONDS), self._least))
+            return limit
+        return min(limit, max(self._left // _SHARES, int(self._rate * _LEAST_SECONDS), self._least))
 
     def seconds_for(self, count: int) -> float:
         """About how long so many events take; 0 where nobody knows."""
@@ -50,6 +54,16 @@ class Pace:
     def careful(self) -> bool:
         """Whether one thing is to be done after the other: there is something dangerous about."""
         return self._cap is not None
+
+    def held(self, count: int, of: int) -> None:
+        """So many events of a lease waited behind a failed one of their key, and become rows, which are dear.
+
+        The more of a key a lease holds, the more of it waits; in smaller leases a key is free again sooner.
+        """
+        if count * _HELD_SHARE > of:
+            self._crowded = max(_HELD_LEAST, of // 2)
+        elif self._crowded is not None and of >= self._crowded // 2:
+            self._crowded = 2 * self._crowded if self._crowded < self._most else None
 
     def shrink(self, count: int) -> None:
         """Something in a lease of so many events is dangerous: take less at once, until it stands alone."""

@@ -248,6 +248,8 @@ class Worker:
         work.finish()
         marks = work.outcomes()
         pace.ran(len(marks) - marks.count(Mark.UNTOUCHED), seconds)
+        if lease.is_range:
+            pace.held(marks.count(Mark.HELD), len(marks))
         self._settle(lease, work, pace)
 
     # --- settle --------------------------------------------------------------------------------------------------

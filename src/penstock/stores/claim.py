@@ -12,7 +12,7 @@ from penstock.core.lanes import slice_of
 from penstock.core.lease import Idle, LeaseId, LeaseRow, Passed, Steps, Token
 from penstock.stores import circuit, groups, lives, ranges, reap
 from penstock.stores.base import Row, Transaction
-from penstock.stores.groups import Group
+from penstock.stores.groups import Group, Span
 from penstock.stores.ranges import Range, Stretch
 
 _TOKEN_BITS = 20  # random low bits behind the growing lease id: a token grows, and cannot be guessed
@@ -89,6 +89,8 @@ def _look(tx: Transaction, stream: str, group_name: str) -> tuple[Group, list[Ro
 def _come_back(tx: Transaction, group: Group, now: datetime, lanes: list[Row]) -> datetime | None:
     """The next moment at which time alone makes something claimable."""
     moments = [lane.expires_at for lane in lanes if lane.expires_at is not None]
+    if not (lanes[0].has_rows or lanes[0].has_returned):
+        return min(moments, default=None)
     due = tx.one("claim.next_due", group_id=group.group_id, now=now)
     if due is not None:
         moments += [moment for moment in (due.row_at, due.returned_at) if moment is not None]
@@ -224,6 +226,8 @@ class _Attempt:
         if cursor >= self.horizon or (self.group.ordered and lane.has_rows and self._full(lane)):
             return None
         span = groups.span_at(self.group, cursor)
+        if self._simple(lane, span):
+            return self._open_first(lane, span.binding, cursor)
         found = self._range(lane, span.binding, cursor, min(self.horizon, span.high), 0, 0)
         worth_it = found.members or found.holes or found.scanned >= limits.PASS_STRETCH or found.high == span.high
         if not worth_it:
@@ -244,6 +248,60 @@ class _Attempt:
     def _range(self, lane: Row, binding: int, low: int, high: int, attempts: int, replay: int) -> Range:
         where = Stretch(self.group, lane, binding, low, high, self.limit, self.now)
         return ranges.find(self.tx, where, attempts=attempts, replay=replay)
+
+    def _simple(self, lane: Row, span: Span) -> bool:
+        """Whether the next events are a small lease as they come, and all that this claim can find."""
+        assert self.horizon is not None
+        odd = lane.has_rows or lane.has_dated or lane.has_returned or self.group.lanes > 1 or not span.everything
+        return not odd and self.read is not None and self.limit <= limits.READ_WITH_CLAIM and span.high > self.horizon
+
+    def _open_first(self, lane: Row, binding: int, low: int) -> LeaseRow | None:
+        """Measure, write and read the lease in the last round trip."""
+        assert self.horizon is not None
+        expires_at = self.now + timedelta(seconds=self.lease_seconds)
+        where = {"stream": self.group.stream, "after": low, "upto": self.horizon, "limit": self.limit}
+        row, events = self.tx.finish(
+            "lease.open_first",
+            read=("read.events", where),
+            group_id=self.group.group_id,
+            stream=self.group.stream,
+            binding=binding,
+            secret=secrets.randbits(_TOKEN_BITS),
+            claimed_by=self.claimed_by,
+            now=self.now,
+            expires_at=expires_at,
+            low=low,
+            high=self.horizon,
+            most=self.limit,
+            total=lane.total or 0,
+            open_before=lane.open_ids,
+            run=self.run,
+        )
+        if row is None:
+            return None
+        return LeaseRow(
+            LeaseId(row.id),
+            Token(row.token),
+            self.group.stream,
+            self.group.group_name,
+            self.group.group_id,
+            lane=0,
+            lanes=1,
+            binding=binding,
+            low=low,
+            high=row.high,
+            holes=[],
+            offsets=None,
+            members=row.members,
+            attempts=1,
+            replay=0,
+            claimed_by=self.claimed_by,
+            claimed_at=self.now,
+            expires_at=expires_at,
+            whole=True,
+            left=lane.last - row.high,
+            events=events,
+        )
 
     def _lease_range(self, lane: Row, found: Range, *, attempts: int, replay: int, fresh: bool) -> LeaseRow | Passed:
         total = (lane.total or 0) + found.members + len(found.holes) if fresh else None

@@ -267,6 +267,23 @@ select id, %(group_id)s, %(lane)s, %(lanes)s, %(binding)s, (id << 20) | %(secret
   from next
 returning id, token;
 
+-- name: lease.open_first
+-- The next events of a stream as a lease, in one step: for a group without filter and lanes that has nothing but ranges.
+-- Writes nothing if there are none.
+with members as (
+  select coalesce(case when count(*) = %(most)s then max("offset") end, %(high)s::bigint) as high, count(*)::int as n
+    from (select "offset" from penstock.events
+           where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+           order by "offset" limit %(most)s) first
+)
+insert into penstock.leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
+                             replay, members, low, high, fresh, total, open_before, run)
+overriding system value
+select id, %(group_id)s, 0, 1, %(binding)s, (id << 20) | %(secret)s, %(claimed_by)s, %(now)s, %(expires_at)s, 1, 0, n,
+       %(low)s, high, true, %(total)s::bigint + n, %(open_before)s::bigint[], %(run)s
+  from (select nextval('penstock.leases_id_seq') as id, m.* from members m where m.n > 0) next
+returning id, token, high, members;
+
 -- name: lease.end_empty
 update penstock.leases set outcome = 'settled', upto = %(upto)s, answer = '{0,0,0,0}', ended_at = %(now)s,
        published = 0, failed = 0, dead = 0, released = 0

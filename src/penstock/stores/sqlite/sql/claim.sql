@@ -309,6 +309,21 @@ select id, :group_id, :lane, :lanes, :binding, (id << 20) | :secret, :claimed_by
   from (select coalesce((select seq from sqlite_sequence where name = 'penstock_leases'), 0) + 1 as id) next
 returning id, token;
 
+-- name: lease.open_first
+-- The next events of a stream as a lease, in one step: for a group without filter and lanes that has nothing but ranges.
+-- Writes nothing if there are none.
+insert into penstock_leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
+                             replay, members, low, high, fresh, total, open_before, run)
+select id, :group_id, 0, 1, :binding, (id << 20) | :secret, :claimed_by, :now, :expires_at, 1, 0, n, :low, high, 1,
+       :total + n, :open_before, :run
+  from (select coalesce((select seq from sqlite_sequence where name = 'penstock_leases'), 0) + 1 as id) next
+ cross join (select coalesce(case when count(*) = :most then max("offset") end, :high) as high, count(*) as n
+               from (select "offset" from penstock_events indexed by penstock_events_stream
+                      where stream = :stream and "offset" > :low and "offset" <= :high
+                      order by "offset" limit :most)) m
+ where n > 0
+returning id, token, high, members;
+
 -- name: lease.end_empty
 update penstock_leases set outcome = 'settled', upto = :upto, answer = '[0,0,0,0]', ended_at = :now,
        published = 0, failed = 0, dead = 0, released = 0

@@ -112,6 +112,11 @@ def test_a_raise_is_cut_down_to_its_culprits(log: penstock.Log, notes: Path, iso
     assert len(calls(notes)) < 130, "pieces of sixteen, not one by one"
     (dead,) = [one for one in log.deliveries("orders", "g", state="DEAD") if one.json()["n"] == 8]
     assert dead.last_error is not None and "bad amount" in dead.last_error
+    (beside,) = [one for one in log.deliveries("orders", "g", limit=1000) if one.json()["n"] == 9]
+    history = log.delivery("orders", "g", beside.event_id).history
+    given_back = [one for one in history if one.outcome == "released"]
+    assert given_back and given_back[0].error == "bad amount", "nobody is blamed, and everybody can see why"
+    assert not [one for one in history if one.outcome == "expired"]
 
 
 def found_code(log: penstock.Log, n: int) -> str | None:

@@ -143,12 +143,14 @@ def fail(group: Group, member: Row | Member, failure: Failure, now: datetime, ji
 
 
 def suspect(lease: Row, failures: Mapping[int, Failure], now: datetime) -> list[Given]:
-    """One of these took its process down: they come back in parts, and nobody is blamed yet."""
+    """One of these took its process down, or made a call of many raise: they come back in parts, unblamed for now."""
     parts = suspect_parts(lease.id, [*failures])
-    return [
-        Given(offset, now, unblamed(Reason.SUSPECT, why)._replace(outcome="expired", part=parts[offset]))
-        for offset, why in failures.items()
-    ]
+
+    def fate(offset: int, why: Failure) -> Fate:
+        outcome = "expired" if why.code in DEATHS else "released"
+        return unblamed(Reason.SUSPECT, why)._replace(outcome=outcome, part=parts[offset])
+
+    return [Given(offset, now, fate(offset, why)) for offset, why in failures.items()]
 
 
 def too_old(group: Group, created_at: datetime, now: datetime, why: Failure) -> Failure:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import penstock
+import penstock.testing
 from penstock.core import codec
 from penstock.core.moments import EARLIEST, LATEST
 from penstock.errors import InvalidInput, InvalidPayload
@@ -325,3 +326,20 @@ def test_a_delay_of_ages_ends_nobody(clocked: penstock.Log) -> None:
     assert lease is not None and lease.settle(failed={lease.events[0].event_id: "no"}).failed == 1
     (waiting,) = clocked.deliveries("orders", "g")
     assert waiting.available_at is not None and waiting.available_at > datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.shows("K47")
+def test_redrive_keeps_the_date_of_an_event(clocked: penstock.Log, clock: penstock.testing.VirtualClock) -> None:
+    """Killed before its time: back among the living it still waits for it."""
+    date = clock.now() + timedelta(hours=1)
+    later, at_once = (clocked.append("orders", {}, type="t", available_at=at).event_id for at in (date, None))
+    clocked.create_group("orders", "g")
+    clocked.kill("orders", "g", event_ids=[later, at_once])
+    assert clocked.redrive("orders", "g", all=True).count == 2
+    shown = {one.event_id: one.available_at for one in clocked.deliveries("orders", "g", state="PENDING")}
+    assert shown == {later: date, at_once: clock.now()}
+    assert drain(clocked) == [at_once]
+    clock.advance(3600)
+    assert drain(clocked) == [later]
+    clocked.replay("orders", "g", all=True)
+    assert sorted(drain(clocked)) == sorted([later, at_once])

@@ -514,7 +514,9 @@ class GroupModel:
         row = self.rows.get(offset)
         replays = (row.replays if row else 0) + (reason is Reason.REPLAYED)
         self.done.pop(offset, None)
-        self.rows[offset] = ModelRow(State.PENDING, 0, 0, self.now, reason, replays)
+        date = self.events[offset - 1].available_at if reason is Reason.REDRIVEN else None
+        due = self.now if date is None else max(date, self.now)  # a dead letter may be older than its event's date
+        self.rows[offset] = ModelRow(State.PENDING, 0, 0, due, reason, replays)
 
     def kill(self, offset: int) -> None:
         """PENDING → CLAIMED → DEAD."""

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import quote
 from weakref import WeakSet
 
 from penstock.errors import StoreClosed, StoreUnavailable
@@ -30,10 +31,11 @@ _gate = threading.Lock()  # held while a connection is taken or opened, and duri
 class Held:
     """A connection and who uses it. It is closed when its thread ends, for then nothing refers to it any more."""
 
-    __slots__ = ("__weakref__", "busy", "connection", "pid", "thread")
+    __slots__ = ("__weakref__", "busy", "connection", "once", "pid", "thread")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, once: bool) -> None:
         self.connection: sqlite3.Connection | None = connection
+        self.once = once  # for one use: the file may only be read, at the moment
         self.busy = True
         self.pid = os.getpid()
         self.thread = threading.get_ident()
@@ -86,11 +88,11 @@ class Connections:
         try:
             assert held.connection is not None
             if new:
-                self._prepare(held.connection)
+                self._prepare(held.connection, read_only=held.once)
             yield held.connection
-            keep = not held.connection.in_transaction
+            keep = not held.once and not held.connection.in_transaction
         except BaseException:
-            keep = not new and held.connection is not None and not held.connection.in_transaction
+            keep = not (new or held.once) and held.connection is not None and not held.connection.in_transaction
             raise
         finally:
             held.busy = False
@@ -107,28 +109,53 @@ class Connections:
                 if not held.busy:
                     held.busy = True
                     return held, False
-            held = Held(self._connect())
+            read_only = self._read_only()
+            held = Held(self._connect(read_only), read_only)
             known.append(held)
             self._mine.add(held)
             _all.add(held)
             return held, True
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, read_only: bool) -> sqlite3.Connection:
         if sqlite3.sqlite_version_info < _OLDEST:
             raise StoreUnavailable(f"SQLite {sqlite3.sqlite_version} is too old: Penstock needs 3.35 or newer.")
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise StoreUnavailable(f"Cannot open {self.path}: there is no directory {folder}.")
         with named(self.path):
-            return sqlite3.connect(
-                self.path,
-                timeout=_BUSY_TIMEOUT,
-                isolation_level=None,
-                check_same_thread=False,  # close() and fork close the connections of other threads
-                cached_statements=256,
-            )
+            return self._connect_read_only() if read_only else self._open(self.path)
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _open(self, name: str, *, uri: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(
+            name,
+            timeout=_BUSY_TIMEOUT,
+            isolation_level=None,
+            check_same_thread=False,  # close() and fork close the connections of other threads
+            cached_statements=256,
+            uri=uri,
+        )
+
+    def _read_only(self) -> bool:
+        """A file that may only be read, or that lies where nothing may be written: it can be looked at."""
+        writable = os.access(self.path, os.W_OK) and os.access(os.path.dirname(self.path), os.W_OK)
+        return os.path.exists(self.path) and not writable
+
+    def _connect_read_only(self) -> sqlite3.Connection:
+        """SQLite shares a write-ahead log through files beside the database. Where they are not there and cannot be
+        made, nobody is writing: the file is read as it is, by a connection for one use."""
+        name = f"file:{quote(self.path)}?mode=ro"
+        connection = self._open(name, uri=True)
+        try:
+            connection.execute("select 1 from sqlite_master limit 1").fetchall()
+        except sqlite3.OperationalError:
+            connection.close()
+            wal = f"{self.path}-wal"
+            if os.path.exists(wal) and os.path.getsize(wal):
+                raise  # commits lie in it that could not be seen
+            return self._open(f"{name}&immutable=1", uri=True)
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection, *, read_only: bool) -> None:
         with named(self.path):
             # Checkpoints are ours (see checkpoint.py). No mmap: a truncated file would kill the process.
             for setting in (
@@ -141,6 +168,8 @@ class Connections:
             ):
                 connection.execute(f"pragma {setting}").close()
             connection.create_function("penstock_unhex", 1, _unhex, deterministic=True)  # SQLite has one since 3.41
+            if read_only:
+                return
             mode = patiently(lambda: connection.execute("pragma journal_mode").fetchone()[0])
             if mode != "wal":
                 mode = patiently(lambda: connection.execute("pragma journal_mode = wal").fetchone()[0])

@@ -18,10 +18,13 @@ select group_id, "offset", attempts, failures, replays, 'redriven', last_error, 
   from penstock.deliveries where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
 
 -- name: redrive.move
+-- A dated event keeps its date: a dead letter may be older than it (killed, or too old).
 update penstock.deliveries
    set state = 'PENDING', attempts = 0, failures = 0, earlier_attempts = earlier_attempts + attempts,
        last_error = null, error_code = null, error_type = null, fingerprint = null,
-       available_at = %(now)s, reason = 'redriven', updated_at = %(now)s
+       reason = 'redriven', updated_at = %(now)s,
+       available_at = greatest(%(now)s::timestamptz, (select e.available_at from penstock.events e
+                                                       where e."offset" = deliveries."offset"))
  where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'DEAD';
 
 -- name: replay.find

@@ -20,10 +20,13 @@ select group_id, "offset", attempts, failures, replays, 'redriven', last_error, 
   from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
 
 -- name: redrive.move
+-- A dated event keeps its date: a dead letter may be older than it (killed, or too old).
 update penstock_deliveries
    set state = 'PENDING', attempts = 0, failures = 0, earlier_attempts = earlier_attempts + attempts,
        last_error = null, error_code = null, error_type = null, fingerprint = null,
-       dead_at = null, available_at = :now, reason = 'redriven', updated_at = :now
+       dead_at = null, reason = 'redriven', updated_at = :now,
+       available_at = max(:now, coalesce((select e.available_at from penstock_events e
+                                           where e."offset" = penstock_deliveries."offset"), :now))
  where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'DEAD';
 
 -- name: replay.find

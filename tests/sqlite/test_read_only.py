@@ -1,0 +1,148 @@
+"""A file that may only be read can be looked at; writing to it is refused in words."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.errors import SchemaTooOld, StoreReadOnly
+from tests.conformance.helpers import raw
+from tests.support import unprivileged
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A directory that an unprivileged user may enter."""
+    made = unprivileged.private_directory("penstock-read-only-")
+    yield made
+    made.chmod(0o755)
+    shutil.rmtree(made)
+
+
+def as_nobody(work: Callable[[], None]) -> None:
+    """Do it as a user whom file modes bind: root may write everything."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            if os.geteuid() == 0:
+                dropped = unprivileged.identity()
+                os.setgroups([])
+                os.setgid(dropped["group"])
+                os.setuid(dropped["user"])
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    _, ended = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(ended) == 0
+
+
+def make(folder: Path) -> str:
+    url = f"sqlite:///{folder}/log.db"
+    with penstock.open(url) as log:
+        log.append_many("orders", [{"payload": {"n": n}, "type": "t", "ordering_key": f"k{n}"} for n in range(5)])
+        log.create_group("orders", "g")
+        lease = log.claim("orders", "g", limit=3, claimed_by="w")
+        assert lease is not None
+        lease.settle(dead={lease.events[0].event_id: "no"})
+    return url
+
+
+def look(url: str) -> None:
+    with penstock.open(url) as log:
+        assert [event.json()["n"] for event in log.read("orders")] == [0, 1, 2, 3, 4]
+        assert [str(one.state) for one in log.deliveries("orders", "g")] == [
+            "DEAD",
+            *["PUBLISHED"] * 2,
+            *["PENDING"] * 2,
+        ]
+        (stats,) = log.stats().groups
+        assert (stats.dead, stats.published, stats.pending) == (1, 2, 2)
+        assert log.delivery("orders", "g", log.event("orders", 1).event_id).last_error == "no"
+        assert log.streams() == ["orders"] and len(log.groups()) == 1 and not log.drained("orders", "g")
+        for refused in (
+            lambda: log.append("orders", {}, type="t"),
+            lambda: log.append_many("orders", [{"payload": {}, "type": "t"}]),
+            lambda: log.claim("orders", "g", claimed_by="w"),
+            lambda: log.redrive("orders", "g", all=True),
+            log.reap,
+        ):
+            with pytest.raises(StoreReadOnly) as caught:
+                refused()
+            assert caught.value.code == "store_read_only" and caught.value.hint
+
+
+PLACES: dict[str, Callable[[Path], None]] = {
+    "file": lambda folder: (folder / "log.db").chmod(0o444),
+    "directory": lambda folder: folder.chmod(0o555),
+    "both": lambda folder: [(folder / "log.db").chmod(0o444), folder.chmod(0o555)] and None,
+}
+
+
+@pytest.mark.shows("K39")
+@pytest.mark.parametrize("place", PLACES)
+def test_what_may_only_be_read_can_be_inspected(folder: Path, place: str) -> None:
+    url = make(folder)
+    before = sorted(folder.iterdir())
+    PLACES[place](folder)
+    as_nobody(lambda: look(url))
+    folder.chmod(0o755)
+    if place != "file":
+        assert sorted(folder.iterdir()) == before
+    with penstock.open(url) as log:  # and it can be written again
+        log.append("orders", {"n": 5}, type="t")
+        assert len(log.read("orders")) == 6
+
+
+@pytest.mark.shows("K39")
+def test_it_is_read_while_somebody_else_writes(folder: Path) -> None:
+    """The writer's files beside the database are there: what it commits is seen."""
+    url = make(folder)
+    with penstock.open(url) as writer:
+        writer.append("orders", {"n": 5}, type="t")
+        for one in folder.iterdir():
+            one.chmod(0o644)
+        folder.chmod(0o555)
+
+        def look_again() -> None:
+            with penstock.open(url) as log:
+                assert len(log.read("orders")) == 6
+
+        as_nobody(look_again)
+
+
+@pytest.mark.shows("K39")
+def test_the_command_line_shows_it(folder: Path) -> None:
+    from penstock.cli.app import main
+
+    url = make(folder)
+    PLACES["both"](folder)
+
+    def commands() -> None:
+        for command in (["events", "orders"], ["show", "orders", "1"], ["stats"], ["dead", "orders", "g"]):
+            assert main([*command, "--url", url, "--json"]) == 0, command
+        assert main(["append", "orders", "--type", "t", "--payload", "{}", "--url", url, "--json"]) == 1
+
+    as_nobody(commands)
+
+
+def test_an_older_schema_is_not_upgraded(folder: Path) -> None:
+    url = make(folder)
+    with raw(url) as sql:
+        sql("delete from penstock.schema_version where version > 6")
+    PLACES["both"](folder)
+
+    def opened() -> None:
+        with pytest.raises(SchemaTooOld):
+            penstock.open(url)
+
+    as_nobody(opened)

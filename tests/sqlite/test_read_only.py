@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.errors import SchemaTooOld, StoreReadOnly
+from penstock.stores import blocks
 from tests.conformance.helpers import raw
 from tests.support import unprivileged
 
@@ -74,17 +75,21 @@ def look(url: str) -> None:
             lambda: log.append_many("orders", [{"payload": {}, "type": "t"}]),
             lambda: log.claim("orders", "g", claimed_by="w"),
             lambda: log.redrive("orders", "g", all=True),
-            log.reap,
         ):
             with pytest.raises(StoreReadOnly) as caught:
                 refused()
             assert caught.value.code == "store_read_only" and caught.value.hint
 
 
+def protect_both(folder: Path) -> None:
+    (folder / "log.db").chmod(0o444)
+    folder.chmod(0o555)
+
+
 PLACES: dict[str, Callable[[Path], None]] = {
     "file": lambda folder: (folder / "log.db").chmod(0o444),
     "directory": lambda folder: folder.chmod(0o555),
-    "both": lambda folder: [(folder / "log.db").chmod(0o444), folder.chmod(0o555)] and None,
+    "both": protect_both,
 }
 
 
@@ -122,23 +127,26 @@ def test_it_is_read_while_somebody_else_writes(folder: Path) -> None:
 
 @pytest.mark.shows("K39")
 def test_the_command_line_shows_it(folder: Path) -> None:
-    from penstock.cli.app import main
+    from penstock.cli.app import run
 
     url = make(folder)
     PLACES["both"](folder)
 
     def commands() -> None:
         for command in (["events", "orders"], ["show", "orders", "1"], ["stats"], ["dead", "orders", "g"]):
-            assert main([*command, "--url", url, "--json"]) == 0, command
-        assert main(["append", "orders", "--type", "t", "--payload", "{}", "--url", url, "--json"]) == 1
+            assert run([*command, "--url", url, "--json"]) == 0, command
+        assert run(["append", "orders", "--type", "t", "--payload", "{}", "--url", url, "--json"]) == 1
 
     as_nobody(commands)
 
 
 def test_an_older_schema_is_not_upgraded(folder: Path) -> None:
-    url = make(folder)
+    url = f"sqlite:///{folder}/log.db"
     with raw(url) as sql:
-        sql("delete from penstock.schema_version where version > 6")
+        sql.connection.execute("create table penstock_schema_version (version integer primary key, name text)")
+        for number, name, text in blocks.migrations("sqlite")[:6]:
+            sql.connection.executescript(text)
+            sql.connection.execute("insert into penstock_schema_version values (?, ?)", (number, name))
     PLACES["both"](folder)
 
     def opened() -> None:

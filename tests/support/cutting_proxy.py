@@ -125,7 +125,7 @@ class _Connection:
             kind = message[:1]
             if kind in b"QP":
                 self._text = message[5:].replace(b"\0", b" ").decode("utf-8", "replace").strip()
-            if self._greeted and kind not in b"QSdcf":
+            if self._greeted and kind not in b"QSHdcf":
                 continue
             cut = self._proxy.asked(self._text.lower()) if self._greeted and kind in b"QS" else None
             if cut != "before":

@@ -78,7 +78,8 @@ class Lease:
 
     def read(self) -> Lease:
         """The same lease with its events in hand, if it was claimed without them."""
-        return Lease(self._log, self._row, self._log.store.read_lease(self._row))
+        row = self._row
+        return Lease(self._log, row, row.events or self._log.store.read_lease(row))
 
     # --- state ---------------------------------------------------------------------------------------------------
 

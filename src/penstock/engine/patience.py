@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.engine.counters import Counters
-from penstock.errors import AWAY, LeaseLost
+from penstock.errors import AWAY, LeaseLost, PenstockError
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock")
@@ -18,7 +18,8 @@ _SAID_SECONDS = 30.0  # between two lines about the same outage
 
 
 class Outage:
-    """What is said about a database that is away: once when it begins, now and then while it lasts, once when it ends.
+    """What is said about a database that is away: when it begins, when it becomes another one, now and then while it
+    lasts, and when it ends.
 
     Many threads of an engine notice the same outage; one of them says so.
     """
@@ -27,17 +28,18 @@ class Outage:
         self._now = now
         self._lock = threading.Lock()
         self._began: float | None = None
-        self._said = 0.0
+        self._said: dict[str, float] = {}  # by the error's code
 
-    def goes_on(self, name: str, error: Exception) -> None:
+    def goes_on(self, name: str, error: PenstockError) -> None:
         """Something failed because of it."""
         with self._lock:
             now = self._now()
-            if self._began is not None and now < self._said + _SAID_SECONDS:
-                return
             if self._began is None:
                 self._began = now
-            self._said = now
+                self._said.clear()
+            if now < self._said.get(error.code, -_SAID_SECONDS) + _SAID_SECONDS:
+                return
+            self._said[error.code] = now
         logger.warning("%s: waiting for the database: %s", name, error)
 
     def is_over(self, name: str) -> None:

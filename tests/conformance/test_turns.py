@@ -103,3 +103,13 @@ def test_a_stretch_without_a_match_counts_nothing(log: penstock.Log, log_url: st
     log.create_group("orders", "g", types=["signal"])
     assert log.claim("orders", "g", claimed_by="w") is None
     assert counts(log_url) == [("settled", 0, 0, 0, 0, None)]
+
+
+@pytest.mark.shows("K29")
+def test_a_claimers_look_shows_all_that_a_group_has(log: penstock.Log) -> None:
+    """A column that a group gets must not be missing where it is claimed for."""
+    log.create_group("orders", "g")
+    with log.store.transaction() as tx:
+        found = tx.one("group.find", stream="orders", group_name="g")
+        (lane,) = tx.look("claim.look", stream="orders", group_name="g", now=tx.told_now)
+        assert found is not None and set(found._fields) <= set(lane._fields)

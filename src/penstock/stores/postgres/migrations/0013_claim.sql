@@ -34,12 +34,13 @@ drop index if exists penstock.deliveries_key;
 -- later statements that see what the last holder left behind, the group with its bindings and every lane as the claimer
 -- finds it: the cursor, the newest lease and those that are open (the newest names those that were open before it, so that
 -- ended leases are never visited); whether the group has anything but ranges; the last value of the sequence.
-create or replace function penstock.claim_look(a_stream text, a_group text, at timestamptz)
+drop function if exists penstock.claim_look(text, text, timestamptz);
+create function penstock.claim_look(a_stream text, a_group text, at timestamptz)
 returns table (group_id integer, stream text, group_name text, ordering text, keyed boolean, lanes smallint,
                starts bigint[], floor bigint, matched_before bigint, on_dead text, lease_seconds double precision,
                max_attempts integer, base_seconds double precision, factor double precision,
                cap_seconds double precision, jitter double precision, max_age_seconds double precision,
-               rewinds integer, paused boolean, pause_reason text, created_at timestamptz, bindings text,
+               rewinds integer, rewound_upto bigint, paused boolean, pause_reason text, created_at timestamptz, bindings text,
                circuit_opened_at timestamptz, delay_seconds double precision, probe_at timestamptz, last_error text,
                error_code text, probe bigint, probe_expires_at timestamptz,
                lane integer, cursor bigint, total bigint, last_lease bigint, last_was_range boolean,
@@ -72,7 +73,7 @@ begin
   return query
   select g.group_id, g.stream, g.group_name, g.ordering, g.keyed, g.lanes, g.starts, g.floor, g.matched_before,
          g.on_dead, g.lease_seconds, g.max_attempts, g.base_seconds, g.factor, g.cap_seconds, g.jitter,
-         g.max_age_seconds, g.rewinds, g.paused, g.pause_reason, g.created_at, g.bindings,
+         g.max_age_seconds, g.rewinds, g.rewound_upto, g.paused, g.pause_reason, g.created_at, g.bindings,
          g.circuit_opened_at, g.delay_seconds, g.probe_at, g.last_error, g.error_code, g.probe, g.probe_expires_at,
          l.lane, c.high, c.total, n.id, n.was_range, coalesce(o.open_ids, '{}'), coalesce(o.expired_ids, '{}'),
          o.expires_at,

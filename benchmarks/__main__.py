@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import appending, backlog, claiming, costs, engine, looking, spark
+from benchmarks import appending, backlog, claiming, costs, engine, looking, peers, spark
 from benchmarks.measuring import Figure
 from tests.support.postgres_server import PostgresServer
 
@@ -25,6 +25,7 @@ SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
     "look": looking.run,
     "engine": engine.run,
     "spark": spark.run,
+    "peers": peers.run,
 }
 HEADER = ("what", "measured", "wanted", "reached", "detail")
 PAGE = Path("docs/benchmarks.md")

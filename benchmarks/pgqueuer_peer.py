@@ -1,0 +1,95 @@
+"""PGQueuer, as its documentation has it: asyncpg, uvloop, batches of 1,000. Runs in the peers' own environment.
+
+`install URL` · `load URL COUNT` · `drain URL` · `produce URL COUNT PAUSE` · `work URL FILE` (until it
+is killed; notes how many seconds each job took from the call that stored it to the start of its handler).
+"""
+
+import asyncio
+import json
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import uvloop
+from pgqueuer import PgQueuer, Queries
+from pgqueuer.db import AsyncpgDriver
+from pgqueuer.models import Job
+from pgqueuer.types import QueueExecutionMode
+
+BATCH = 1_000
+ENTRYPOINT = "order"
+
+
+async def install(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    await Queries(AsyncpgDriver(connection)).install()
+    await connection.close()
+
+
+async def load(url: str, count: int) -> None:
+    """Jobs with the payload of the benchmark's events."""
+    connection = await asyncpg.connect(url)
+    queries = Queries(AsyncpgDriver(connection))
+    for first in range(0, count, BATCH):
+        numbers = range(first, min(first + BATCH, count))
+        payloads = [json.dumps({"id": n, "text": "x" * 170}).encode() for n in numbers]
+        await queries.enqueue([ENTRYPOINT] * len(payloads), payloads, [0] * len(payloads))
+    await connection.close()
+
+
+async def produce(url: str, count: int, pause: float) -> None:
+    connection = await asyncpg.connect(url)
+    queries = Queries(AsyncpgDriver(connection))
+    for _ in range(count):
+        await queries.enqueue(ENTRYPOINT, json.dumps({"at": time.time()}).encode())
+        await asyncio.sleep(pause)
+    await connection.close()
+
+
+async def work(url: str, file: str) -> None:
+    connection = await asyncpg.connect(url)
+    queuer = PgQueuer(AsyncpgDriver(connection))
+    notes = Path(file).open("w", buffering=1)  # noqa: SIM115 - as long as the process lives
+
+    @queuer.entrypoint(ENTRYPOINT)
+    async def handle(job: Job) -> None:
+        assert job.payload is not None
+        order = json.loads(job.payload)
+        notes.write(f"{time.time() - order['at']}\n")
+
+    await queuer.run(dequeue_timeout=timedelta(seconds=30), batch_size=BATCH)
+
+
+async def drain(url: str) -> None:
+    """Handle all there is; prints how many, and when the first began and the last had ended."""
+    connection = await asyncpg.connect(url)
+    queuer = PgQueuer(AsyncpgDriver(connection))
+    done, first = 0, 0.0
+
+    @queuer.entrypoint(ENTRYPOINT)
+    async def handle(job: Job) -> None:
+        nonlocal done, first
+        first = first or time.time()
+        assert job.payload is not None
+        json.loads(job.payload)
+        done += 1
+
+    await queuer.run(dequeue_timeout=timedelta(seconds=30), batch_size=BATCH, mode=QueueExecutionMode.drain)
+    print(done, first or time.time(), time.time())
+
+
+def main(verb: str, url: str, *rest: str) -> None:
+    todo = {
+        "install": lambda: install(url),
+        "load": lambda: load(url, int(rest[0])),
+        "produce": lambda: produce(url, int(rest[0]), float(rest[1])),
+        "drain": lambda: drain(url),
+        "work": lambda: work(url, rest[0]),
+    }
+    uvloop.run(todo[verb]())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -49,6 +49,7 @@ class Job:
     held: dict[str, int]  # keys of an ordered group that wait, and the place behind which they do
     token: int
     report: Report = field(default_factory=Report)
+    apart: set[str] = field(default_factory=set)  # keys whose state is told from a copy, not from what there is
     scope: Scope = field(init=False)  # what the contexts of its events have in common
 
     def keep(self, key: str, written: Written, place: int | None) -> None:
@@ -56,6 +57,7 @@ class Job:
         told = self.report.state
         if (mine := told.get(key)) is not None and mine is self.state.of(key):
             told[key] = mine.copy()  # what is told and what there is were the same so far
+        self.apart.add(key)
         self.state.keep(key, written)
         if place is not None:
             told.setdefault(key, {}).update(written)
@@ -105,14 +107,15 @@ class Runner:
 
     # --- one after the other -------------------------------------------------------------------------------------
 
-    def _only(self, job: Job, handle: Callable[..., Any], wants_context: bool) -> None:  # noqa: PLR0912 - one loop
+    def _only(self, job: Job, handle: Callable[..., Any], wants_context: bool) -> None:  # noqa: PLR0912, PLR0915 - one loop
         """The short way: one handler that wants everything. Every call that is saved here is saved for every event."""
         scope = job.scope
         stop, slots, marks, base, events = job.marks.stop, job.marks.slots, job.marks.events, job.base, job.events
         ordered = self._ordered
         done = Mark.DONE.value
         keys = events.ordering_keys if wants_context and self._keyed else None
-        state, told, writers, no_state = job.state.frozen(), job.report.state, job.report.writers, self._no_state
+        state, told, writers, apart = job.state.frozen(), job.report.state, job.report.writers, job.apart
+        no_state = self._no_state
         for index in range(len(events)):
             place = base + index
             if marks[place]:
@@ -140,14 +143,17 @@ class Runner:
                             job.keep(key, written, place)
                         else:
                             names.update(written)
-                            if (mine := told.get(key)) is None:
-                                # Where all that a key has was written, both are the same from now on.
-                                told[key] = names if len(names) == len(written) else written.copy()
-                                writers[key] = [place]
+                            if (places := writers.get(key)) is not None:
+                                places.append(place)
+                                if apart and key in apart:
+                                    told[key].update(written)
                             else:
-                                writers[key].append(place)
-                                if mine is not names:
-                                    mine.update(written)
+                                writers[key] = [place]
+                                if len(names) == len(written):  # all that the key has: both are the same from now on
+                                    told[key] = names
+                                else:
+                                    told[key] = written.copy()
+                                    apart.add(key)
                 elif (answer := handle(event)) is not None:
                     _refuse_coroutine(answer)
             except BaseException as error:  # whatever a handler raises is an outcome of its event

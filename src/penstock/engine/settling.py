@@ -55,6 +55,7 @@ def _settlement(lease: Lease, work: Work, refused: Mapping[int, Failure], unavai
     resting = _resting(work, refused)
     back = {offsets[place] for place in work.unfinished()} | {offsets[place] for place in resting}
     upto, back = lease.split(back, {offsets[place] for place in (*failed, *work.dead, *work.suspects)})
+    partly = bool(failed or work.dead or work.suspects or back or upto != lease.row.high)
     return Settlement(
         failed={offsets[place]: why for place, why in failed.items()},
         dead={offsets[place]: why for place, why in work.dead.items()},
@@ -62,7 +63,7 @@ def _settlement(lease: Lease, work: Work, refused: Mapping[int, Failure], unavai
         suspects={offsets[place]: why for place, why in work.suspects.items()},
         upto=upto,
         unavailable=unavailable,
-        event_effects=_effects(work, {*refused, *resting}),
+        event_effects=_effects(work, {*refused, *resting}, partly=partly),
     )
 
 
@@ -80,9 +81,9 @@ def _resting(work: Work, refused: Mapping[int, Failure]) -> set[int]:
     }
 
 
-def _effects(work: Work, without: Set[int]) -> dict[int, Effects]:
-    """What the events that succeeded ask for, each under its own offset; state that was put together by key stands with
-    its last writer and names all of them."""
+def _effects(work: Work, without: Set[int], *, partly: bool) -> dict[int, Effects]:
+    """What the events that succeeded ask for, each under its own offset. State that was put together by key stands with
+    its last writer, and names all of them where a part of the lease did not succeed."""
     offsets = work.events.offsets
     state: dict[int, dict[str, dict[str, Any]]] = {}
     emit: dict[int, list[NewEvent]] = {}
@@ -90,7 +91,8 @@ def _effects(work: Work, without: Set[int]) -> dict[int, Effects]:
     for key, written in work.written.items():
         places = work.writers[key]
         state[places[-1]] = {key: as_written(written)}
-        writers[places[-1]] = [offsets[place] for place in places]
+        if partly:
+            writers[places[-1]] = [offsets[place] for place in places]
     for place, event in work.emit:
         emit.setdefault(place, []).append(event)
     effects = {

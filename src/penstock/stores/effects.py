@@ -37,11 +37,9 @@ class Applied:
         """
         versions = dict(said.versions)
         self._one(said.effects, versions)
-        events = [
-            (offset, effects)
-            for offset, effects in sorted(said.event_effects.items())
-            if _succeeded(offset, effects, without, said.upto)
-        ]
+        events = sorted(said.event_effects.items())
+        if without or said.upto is not None:
+            events = [(offset, one) for offset, one in events if _succeeded(offset, one, without, said.upto)]
         if careful:
             self._one_by_one(events, versions)
             if self.culprits and said.effects:
@@ -96,7 +94,9 @@ class Applied:
 
 def _succeeded(offset: int, effects: Effects, without: Set[int], upto: int | None) -> bool:
     """Whether the event of these effects succeeds; refused where they belong to several and not all of them do."""
-    writers = effects.writers or (offset,)
+    if not effects.writers:
+        return offset not in without and (upto is None or offset <= upto)
+    writers = effects.writers
     lost = [one for one in writers if one in without or (upto is not None and one > upto)]
     if lost and len(lost) < len(writers):
         raise UnattributedEffect(f"The state of events {list(writers)[:10]} was put together, and {lost[0]} goes back.")

@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock.cli.app import run as run_command
 from penstock.core import fingerprint
-from penstock.core.lease import Settlement
+from penstock.core.lease import Failure, Settlement
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import drain, orders, raw
 
@@ -236,3 +236,20 @@ def test_history_of_one_event_looks_at_that_event_alone(postgres_log: penstock.L
                 for part in [part[part.index("shared hit=") :]][:1]
             )
             assert touched < 2_000, plan
+
+
+@pytest.mark.shows("K47")
+def test_whoever_makes_a_failure_it_has_a_kind(log: penstock.Log, log_url: str) -> None:
+    orders(log, 3)
+    log.create_group("orders", "g")
+    lease = log.claim("orders", "g", limit=10, claimed_by="w")
+    assert lease is not None
+    first, second, third = lease.events.offsets
+    why = Failure("SparkError", "task 7 failed", error_type="org.Spark")
+    lease.apply(Settlement(failed={first: why}, dead={second: why}, upto=second, unavailable=Failure("down", "down")))
+    shown = log.deliveries("orders", "g")
+    assert all(one.fingerprint for one in shown) and shown[0].fingerprint == shown[1].fingerprint
+    assert [one.error_type for one in shown] == ["org.Spark", "org.Spark", None]
+    with raw(log_url) as sql:
+        assert len(sql("select 1 from penstock.fingerprints")) == 2
+    assert third

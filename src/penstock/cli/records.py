@@ -70,7 +70,7 @@ def delivery_table(found: Sequence[DeliveryRecord]) -> RenderableType:
 
 def _error_text(kind: str | None, error: str | None) -> str:
     """An error with the class of its exception, which many texts say nothing without."""
-    if error is None or kind is None or error.startswith(kind):
+    if error is None or kind is None or error.startswith((kind, f"{kind.rpartition('.')[2]}:")):
         return error or ""
     return f"{kind}: {error}"
 

@@ -43,6 +43,14 @@ def of_text(code: str, message: str, error_type: str | None = None) -> Failure:
     return Failure(code, message, None, error_type, _hash(code, error_type or "", "", template(message)))
 
 
+def complete(failure: Failure) -> Failure:
+    """The failure with a fingerprint, if whoever made it gave it none."""
+    if failure.fingerprint is not None:
+        return failure
+    kind = _hash(failure.code, failure.error_type or "", "", template(failure.message))
+    return failure._replace(fingerprint=kind)
+
+
 def of_exception(error: BaseException, retry_after_seconds: float | None = None) -> Failure:
     """A failure with its class, its kind and, for the first of a kind and now and then after it, its traceback."""
     code, text, kind = codec.error_code(error), _text(error), type_name(type(error))

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from penstock import errors
 from penstock.core import codec
+from penstock.core.fingerprint import type_name
 from penstock.core.lease import Failure
 
 # Nobody's fault, by the code that a task's failure brings along.
@@ -26,7 +27,8 @@ def failure_of(error: Any) -> Failure:
     """The failure of an event, out of an exception of the driver or the text of a failed task."""
     text = str(error)
     if isinstance(error, BaseException) and not type(error).__module__.startswith(("pyspark.", "py4j.")):
-        return Failure(codec.error_code(error), codec.error_text(f"{type(error).__name__}: {error}"))
+        kind = type_name(type(error))
+        return Failure(codec.error_code(error), codec.error_text(f"{type(error).__name__}: {error}"), error_type=kind)
     if _TRACEBACK in text:
         return _python(text)
     if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
@@ -49,7 +51,8 @@ def _python(text: str) -> Failure:
     if found is None:
         return _java(text)
     own = _OWN_CODE.match(found[3] or "") if found[1].startswith("penstock.") else None
-    return Failure(own[1] if own else found[2][:128], codec.error_text(f"{found[2]}: {(found[3] or '').strip()}"))
+    code, kind = own[1] if own else found[2][:128], found[1][:256]
+    return Failure(code, codec.error_text(f"{found[2]}: {(found[3] or '').strip()}"), error_type=kind)
 
 
 def _java(text: str) -> Failure:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from penstock.core import codec
+from penstock.core import codec, fingerprint
 from penstock.core.delivery import Reason, State
 from penstock.core.event import NewEvent
 from penstock.core.lease import Effects, Failure, Outcome, Settled, Settlement
@@ -118,6 +118,8 @@ def settle(
         return Settled(*lease.answer)
     now = _check_open(tx, lease)
     group = groups.get(tx, lease.stream, lease.group_name)
+    if said.unavailable is not None:
+        said = replace(said, unavailable=fingerprint.complete(said.unavailable))
     work = _Settling(tx, lease, group, now, jitter, said)
     work.check_members(careful)
     work.bury_the_old()
@@ -207,7 +209,8 @@ class _Settling:
 
         Those with effects are looked up only where their keys matter: there may be very many of them.
         """
-        self.failed, self.dead = dict(self.said.failed), dict(self.said.dead)
+        self.failed = {offset: fingerprint.complete(why) for offset, why in self.said.failed.items()}
+        self.dead = {offset: fingerprint.complete(why) for offset, why in self.said.dead.items()}
         self.released = set(self.said.released)
         named = [*self.failed, *self.dead, *self.released, *self.said.suspects]
         wanted = {*named, *(self.said.event_effects if careful else ())}

@@ -1,0 +1,38 @@
+"""Engines log what fails: a line per event, and a flood of one kind in three lines a minute."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from penstock.core import fingerprint
+from penstock.core.columns import RowColumns
+from penstock.core.events import Events
+from penstock.core.limits import FAILURE_LINES, FAILURE_LINES_SECONDS
+from penstock.engine.failure_log import FailureLog
+from penstock.engine.marks import Marks
+from penstock.engine.work import Work
+
+
+def some(count: int) -> Events:
+    rows = [(n, bytes(16), "t", b"", "x", None, None, None, None, None, 0) for n in range(1, count + 1)]
+    return Events(RowColumns(rows), "orders", None)
+
+
+def test_one_kind_of_error_is_told_a_few_times_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    told = FailureLog("orders/fraud", clock=lambda: now)
+    work = Work(some(100), 1, Marks(1, 100))
+    work.failed = {place: fingerprint.of_text("KeyError", f"no {place}", "KeyError") for place in range(99)}
+    work.dead = {99: fingerprint.of_text("Permanent", "never")}
+    with caplog.at_level(logging.WARNING, "penstock"):
+        told.tell(work)
+        lines = [record.getMessage() for record in caplog.records]
+        assert len(lines) == FAILURE_LINES + 1
+        assert lines[0].startswith("orders/fraud: orders@1 ") and "KeyError: no 0" in lines[0]
+        assert "never" in lines[-1], "another kind is told in its own right"
+        now += FAILURE_LINES_SECONDS
+        caplog.clear()
+        told.tell(work)
+        assert f"and {99 - FAILURE_LINES} like it" in caplog.records[0].getMessage()

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from weakref import WeakSet
 
 from penstock.errors import StoreClosed, StoreUnavailable
-from penstock.stores.sqlite.faults import named, patiently
+from penstock.stores.sqlite.faults import is_undecodable, named, patiently
 
 _BUSY_TIMEOUT = 0.01  # seconds within SQLite; the patience is ours (see faults.patiently)
 _FORK_WAIT = 5.0  # seconds a fork waits for the transactions of other threads
@@ -59,6 +59,10 @@ def _unhex(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
 
 
+def _readable(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
 def _before_fork() -> None:
     _gate.acquire()
     deadline = time.monotonic() + _FORK_WAIT
@@ -78,6 +82,7 @@ class Connections:
     def __init__(self, path: str) -> None:
         self.path = path
         self._closed = False
+        self._lenient = False  # text was met that is no UTF-8, written by other means: read it all the same, and slowly
         self._local = threading.local()
         self._mine: WeakSet[Held] = WeakSet()
 
@@ -87,11 +92,14 @@ class Connections:
         held, new = self._take()
         try:
             assert held.connection is not None
+            if self._lenient:
+                held.connection.text_factory = _readable
             if new:
                 self._prepare(held.connection, read_only=held.once)
             yield held.connection
             keep = not held.once and not held.connection.in_transaction
-        except BaseException:
+        except BaseException as error:
+            self._lenient = self._lenient or is_undecodable(error)
             keep = not (new or held.once) and held.connection is not None and not held.connection.in_transaction
             raise
         finally:

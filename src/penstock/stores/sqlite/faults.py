@@ -22,6 +22,7 @@ from penstock.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from penstock.stores.base import Conflict
 
 T = TypeVar("T")
 
@@ -51,6 +52,11 @@ def code_of(error: BaseException) -> int:
 def is_the_stores(error: BaseException) -> bool:
     """Whether an error is the database's own trouble rather than the statement's fault."""
     return code_of(error) in _BUSY | _BROKEN
+
+
+def is_undecodable(error: BaseException) -> bool:
+    """Whether a text in the file is no UTF-8: SQLite stores any bytes as text."""
+    return isinstance(error, sqlite3.OperationalError) and str(error).startswith("Could not decode to UTF-8")
 
 
 def patiently(work: Callable[[], T]) -> T:
@@ -90,6 +96,8 @@ def named(path: str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+        if is_undecodable(error):
+            raise Conflict(str(error)) from error  # the next try reads it
         found = meaning(error, path)
         if found is None:
             raise

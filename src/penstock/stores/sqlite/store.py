@@ -21,7 +21,7 @@ from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.errors import CommitUnknown, EffectFailed, InvalidUrl
 from penstock.stores import blocks
-from penstock.stores.base import Row, StatementHook, UserSqlError, check_user_sql
+from penstock.stores.base import Conflict, Row, StatementHook, UserSqlError, check_user_sql
 from penstock.stores.clock import Clock
 from penstock.stores.sqlite import appending
 from penstock.stores.sqlite.checkpoint import Checkpointer
@@ -267,11 +267,17 @@ class SqliteStore:
         encoded = {name: encode(value) for name, value in params.items()}
         if self.hook is not None:
             self.hook("before", block)
-        with named(self.path), self.connections.lend() as connection:
-            found = patiently(lambda: connection.execute(self.blocks[block], encoded).fetchall())
+        try:
+            found = self._fetch(block, encoded)
+        except Conflict:
+            found = self._fetch(block, encoded)
         if self.hook is not None:
             self.hook("after", block)
         return RowColumns(found)
+
+    def _fetch(self, block: str, encoded: dict[str, Any]) -> list[Any]:
+        with named(self.path), self.connections.lend() as connection:
+            return patiently(lambda: connection.execute(self.blocks[block], encoded).fetchall())
 
     def read_chunks(self, block: str, size: int, **params: Any) -> Iterator[list[tuple[Any, ...]]]:
         """What a reading block finds, so many rows at a time: all of it as it was when the first was read."""

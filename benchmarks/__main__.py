@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import appending, backlog, claiming, costs, engine, looking, peers, spark
+from benchmarks import appending, backlog, claiming, costs, engine, looking, peers, pruning, spark
 from benchmarks.measuring import Figure
 from tests.support.postgres_server import PostgresServer
 
@@ -23,6 +23,7 @@ SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
     "backlog": backlog.run,
     "costs": costs.run,
     "look": looking.run,
+    "prune": pruning.run,
     "engine": engine.run,
     "spark": spark.run,
     "peers": peers.run,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +27,8 @@ def million(postgres: PostgresServer) -> Iterator[tuple[penstock.Log, psycopg.Co
             """
             insert into penstock.events (stream, event_id, event_type, payload, ordering_key, bucket)
             select case when mod(n, 10) = 0 then 'other' else 'orders' end, gen_random_uuid(), 'order.' || mod(n, 5),
-                   '{}',                   'k' || mod(n, 1000), mod(n, 256) from generate_series(1, %s) n""",
+                   '{}', 'k' || mod(n, 1000), get_byte(sha256(convert_to('k' || mod(n, 1000), 'UTF8')), 0)
+              from generate_series(1, %s) n""",
             (EVENTS,),
         )
         for group, ordering in (("g", None), ("ordered", "key")):
@@ -38,12 +40,16 @@ def million(postgres: PostgresServer) -> Iterator[tuple[penstock.Log, psycopg.Co
                 lease.settle(dead=bad if number % 2 else {}, failed={} if number % 2 else bad)
         trickled = log.create_group("orders", "trickled")
         sql.execute(
+            "alter table penstock.leases disable trigger born_open"
+        )  # a hundred thousand claims would take long
+        sql.execute(
             """insert into penstock.leases (group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at,
                                             attempts, members, low, high, fresh, total, outcome, upto, ended_at)
                select %s, 0, 1, %s, n, 'w', now(), now(), 1, 1, n - 1, n, true, n, 'settled', n, now()
                  from generate_series(1, 100000) n""",
             (trickled.group_id, trickled.spans[0].binding),
         )
+        sql.execute("alter table penstock.leases enable always trigger born_open")
         sql.execute("vacuum analyze")
         yield log, sql
 
@@ -177,13 +183,15 @@ def test_one_events_deliveries_are_found_by_index(million: tuple[penstock.Log, p
     for offset in (100, 500_001, 999_990):
         event = log.read("orders", after=offset, limit=1)[0]
         row = sql.execute(
-            "explain (analyze, format json) select * from penstock.delivery where event_id = %s",
-            (event.event_id,),
+            'explain (analyze, format json) select * from penstock.delivery where stream = %s and "offset" = %s',
+            ("orders", event.offset),
             prepare=False,
         ).fetchone()
         assert row is not None
         plan = list(nodes(row[0][0]["Plan"]))
         assert ("Seq Scan", "events") not in scans(plan) and read_rows(plan, "events") < 100, scans(plan)
+        of = sql.execute("select count(*) from penstock.deliveries_of(%s)", (event.event_id,)).fetchone()
+        assert of == (3,), "one for every group"
 
 
 @pytest.mark.shows("K33")
@@ -205,6 +213,50 @@ def test_stats_read_a_tail_of_the_log(million: tuple[penstock.Log, psycopg.Conne
 def test_the_rest_drains(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, _ = million
     assert len(drain(log, group="g", limit=50_000)) > 300_000
+
+
+@pytest.mark.shows("K37")
+def test_a_look_at_a_state_reads_what_it_returns(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    """However long the log is: nothing waits in a drained group, nothing is in work, and the newest are the newest."""
+    log, sql = million
+    drain(log, group="g", limit=50_000)
+    of = "select * from penstock.delivery where stream = 'orders' and group_name = 'g' and state = "
+    for query, most in (
+        (f"{of} 'PENDING'", 2_000),
+        (f"{of} 'CLAIMED'", 100),
+        (f"{of} 'PUBLISHED' order by \"offset\" desc limit 10", 100),
+        ("select * from penstock.delivery where state = 'CLAIMED'", 100),
+    ):
+        row = sql.execute(f"explain (analyze, buffers, format json) {query}", prepare=False).fetchone()  # type: ignore[arg-type]
+        assert row is not None
+        plan = list(nodes(row[0][0]["Plan"]))
+        assert read_rows(plan, "events") <= most, (query, read_rows(plan, "events"))
+        assert ("Seq Scan", "events") not in scans(plan), query
+
+
+@pytest.mark.shows("K37")
+def test_a_page_of_deliveries_is_looked_for_where_it_can_be(
+    million: tuple[penstock.Log, psycopg.Connection[Any]],
+) -> None:
+    log, _ = million
+    log.reap()  # counts the log
+    asked: Counter[str] = Counter()
+    log.store.hook = lambda when, block: asked.update([block] if when == "before" else [])
+    try:
+        for filters in ({}, {"state": "PENDING"}, {"state": "CLAIMED"}, {"state": "DEAD"}, {"type": "no.such"}):
+            asked.clear()
+            found = log.deliveries("orders", "trickled", limit=20, **filters)  # type: ignore[arg-type]
+            assert len(found) == (20 if filters in ({}, {"state": "PENDING"}) else 0)
+            assert asked["inspect.deliveries"] <= 8, (filters, asked)
+        asked.clear()
+        assert log.rewind("orders", "trickled", to="beginning", dry_run=True).count == 100_000
+        assert asked["settle.count_tail"] == 0, "counted from the tally"
+        noon = log.read("orders", after=EVENTS // 2, limit=1)[0].created_at
+        asked.clear()
+        assert log.deliveries("orders", "g", since=noon, limit=1)[0].created_at >= noon
+        assert asked["group.created_after"] <= 25, "found by halves"
+    finally:
+        log.store.hook = None
 
 
 @pytest.mark.shows("K33")

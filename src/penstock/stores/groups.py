@@ -17,6 +17,7 @@ from penstock.errors import BindingChanged, GroupExists, InFlight, InvalidInput,
 from penstock.stores.base import Row, Transaction
 
 FOREVER = 2**63 - 1
+OUT_OF_ORDER = 10_000  # offsets by which an event may be younger than one above it
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +165,30 @@ def position(tx: Transaction, stream: str, where: str | int | datetime) -> int:
     if where == "end":
         return tx.horizon()
     if isinstance(where, datetime):
-        row = tx.one("group.offset_at", stream=stream, at=where)
-        return tx.horizon() if row is None or row.offset is None else row.offset - 1
+        return _offset_at(tx, stream, where)
     if isinstance(where, int) and not isinstance(where, bool) and where >= 0:
         return where
     raise InvalidInput(f'A position is "beginning", "end", an offset or a datetime, not {where!r}.')
+
+
+def _offset_at(tx: Transaction, stream: str, at: datetime) -> int:
+    """The offset behind which the first event created at a time or later lies; the horizon where there is none.
+
+    Offsets and times grow together, but for appends that overtake one another, so it is looked for by halves.
+    """
+    last = tx.one("inspect.last_offset")
+    low, high = 0, 0 if last is None or last.offset is None else int(last.offset)
+    while low < high:
+        middle = (low + high) // 2
+        row = tx.one("group.created_after", stream=stream, after=middle)
+        if row is None or row.created_at >= at:
+            high = middle
+        else:
+            low = int(row.offset)
+    row = tx.one("group.offset_at", stream=stream, at=at, low=max(0, low - OUT_OF_ORDER), high=low)
+    if row is not None and row.offset is not None:
+        return int(row.offset) - 1
+    return tx.horizon() if tx.one("group.created_after", stream=stream, after=low) is None else low
 
 
 @dataclass(frozen=True, slots=True)

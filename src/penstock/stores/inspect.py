@@ -14,9 +14,11 @@ from penstock.core import codec
 from penstock.core.delivery import State
 from penstock.stores import groups
 from penstock.stores.base import Row, Transaction
+from penstock.stores.groups import Group
 from penstock.stores.operate import Filter
 
-_WINDOW = 10_000  # offsets
+_WINDOW = 250  # offsets that are looked at first
+_WIDEST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,14 @@ def deliveries(
     group = groups.get(tx, stream, group_name)
     last = tx.one("inspect.last_offset")
     end = 0 if last is None or last.offset is None else int(last.offset)
+    if which.since is not None:
+        after = max(after, groups.position(tx, stream, which.since))
+    if which.until is not None:
+        end = min(end, groups.position(tx, stream, which.until) + groups.OUT_OF_ORDER)
     found: list[DeliveryRecord] = []
-    window = max(_WINDOW, 10 * limit)
-    while after < end and len(found) < limit:  # a page must not sort a backlog: look at windows, each twice as wide
+    window = end if which.event_ids is not None else max(_WINDOW, 4 * limit)
+    # A page must not sort a backlog: look at windows, each twice as wide, and skip what cannot hold anything.
+    while len(found) < limit and (after := _skip(tx, group, which.event_type, state, after, end)) < end:
         rows = tx.rows(
             "inspect.deliveries",
             group_id=group.group_id,
@@ -98,8 +105,21 @@ def deliveries(
             **which.params(),
         )
         found += [_record(row) for row in rows]
-        after, window = after + window, 2 * window
+        after, window = after + window, min(2 * window, _WIDEST)
     return found
+
+
+def _skip(tx: Transaction, group: Group, event_type: str | None, state: State | None, after: int, end: int) -> int:
+    """An offset at or above `after`, with nothing of this state or type in between."""
+    if after >= end:
+        return end
+    if state is not None and state is not State.PUBLISHED:
+        row = tx.one("inspect.next", group_id=group.group_id, state=state, after=after)
+        after = end if row is None or row.offset is None else int(row.offset) - 1
+    if event_type is not None and after < end:
+        row = tx.one("inspect.type_from", stream=group.stream, event_type=event_type, after=after)
+        after = after if row is None else max(after, int(row.upto))
+    return after
 
 
 def _record(row: Row, history: Sequence[Attempt] = ()) -> DeliveryRecord:

@@ -8,7 +8,7 @@ from datetime import datetime
 from penstock.core.delivery import Reason
 from penstock.core.lease import Outcome
 from penstock.errors import Pruned
-from penstock.stores import groups
+from penstock.stores import groups, stats
 from penstock.stores.base import Row, Transaction
 from penstock.stores.ending import error_of, give_back_all
 from penstock.stores.groups import Group
@@ -33,6 +33,8 @@ def rewind(
         raise Pruned(f"Events of {stream!r} up to offset {pruned.upto} were pruned; {target} lies before that.")
     now = tx.now()
     rows = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
+    if dry_run and (known := stats.passed_above(tx, group, rows, target)) is not None:
+        return known
     cursors = {row.lane: group.starts[row.lane] if row.cursor is None else row.cursor for row in rows}
     pieces = [piece for lane, cursor in cursors.items() for piece in _pieces(group, lane, target, cursor)]
     members = [count_wanted(tx, group, piece, piece.low, piece.high) for piece in pieces]

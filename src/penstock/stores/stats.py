@@ -58,13 +58,13 @@ class Stats:
 class _Counts:
     """Events per stream and type: up to the horizon, and up to every offset at which a group's interest changes."""
 
-    def __init__(self, tx: Transaction, stream: str | None, horizon: int, known: Iterable[Group]) -> None:
+    def __init__(self, tx: Transaction, stream: str | None, horizon: int, changes: Iterable[tuple[str, int]]) -> None:
         self.now: dict[str, dict[str, int]] = defaultdict(dict)
         for row in tx.rows("stats.now", stream=stream, upto=horizon):
             self.now[row.stream][row.event_type] = int(row.events)
         self._horizon = horizon
         self._at: dict[tuple[str, int], Counts] = {}
-        edges = sorted({(group.stream, edge) for group in known for edge in _edges(group) if 0 < edge < horizon})
+        edges = sorted({(name, edge) for name, edge in changes if 0 < edge < horizon})
         if edges:
             self._ask(tx, edges)
 
@@ -102,7 +102,7 @@ def stats(tx: Transaction, stream: str | None = None, group_name: str | None = N
     now = tx.now()
     which = {"stream": stream, "group_name": group_name}
     known = groups.every(tx, stream, group_name)
-    counts = _Counts(tx, stream, horizon, known)
+    counts = _Counts(tx, stream, horizon, [(group.stream, edge) for group in known for edge in _edges(group)])
     facts = {row.group_id: row for row in tx.rows("stats.groups", now=now, looked=_LEASES_LOOKED_AT, **which)}
     lanes: dict[int, list[Row]] = defaultdict(list)
     for row in tx.rows("stats.lanes", **which):
@@ -129,12 +129,34 @@ def _beyond(tx: Transaction, counts: _Counts, group: Group, consumed: int, horiz
         row = tx.one("stats.beyond", stream=group.stream, group_id=group.group_id, upto=horizon, most=most)
         assert row is not None
         return int(row.wanted), row.looked < most
+    return max(0, _population(counts, group, horizon) - consumed), True
+
+
+def _population(counts: _Counts, group: Group, upto: int) -> int:
+    """Wanted events from the group's start up to an offset."""
     total = 0
     for position, span in enumerate(group.spans):
-        low, high = group.floor if position == 0 else span.low, min(horizon, span.high)
+        low, high = group.floor if position == 0 else span.low, min(upto, span.high)
         if high > low:
             total += counts.wanted(group.stream, span, high) - counts.wanted(group.stream, span, low)
-    return max(0, total - consumed), True
+    return total
+
+
+def passed_above(tx: Transaction, group: Group, lanes: list[Row], target: int) -> int | None:
+    """How many events above an offset a group's lanes have passed, from the counts of the log; None where these do not
+    say: a group that filters by header, or a lane that has not come so far."""
+    cursors = [group.starts[lane.lane] if lane.cursor is None else lane.cursor for lane in lanes]
+    if any(span.headers is not None for span in group.spans) or min(cursors) < target:
+        return None
+    horizon = max(tx.horizon(), *cursors)
+    edges = [(group.stream, edge) for edge in (*_edges(group), target)]
+    counts = _Counts(tx, group.stream, horizon, edges)
+    passed = group.matched_before + sum(lane.total or 0 for lane in lanes)
+    if target >= group.floor:
+        return int(passed - _population(counts, group, target))
+    first = group.spans[0]
+    older = counts.wanted(group.stream, first, group.floor) - counts.wanted(group.stream, first, target)
+    return int(passed + older)
 
 
 @dataclass(frozen=True, slots=True)

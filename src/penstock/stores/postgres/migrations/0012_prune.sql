@@ -18,7 +18,7 @@ begin
     on conflict (stream) do update set upto = greatest(excluded.upto, penstock.pruned.upto);
 end $$;
 
--- Ended leases of a group of which no event is left. What stays: the newest of a lane, which names what is open, and the
+-- Ended leases of a group, and actions on its ranges, of which no event is left. What stays: the newest of a lane, which names what is open, and the
 -- one that says how far a lane has got; and what a streaming reader may ask for by its number.
 create or replace function penstock.prune_leases(a_group integer, most bigint) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -43,6 +43,11 @@ begin
      limit most);
   get diagnostics removed = row_count;
   perform set_config('penstock.maintenance', '', true);
+  delete from penstock.range_actions x using penstock.groups g
+   where g.group_id = a_group and x.group_id = a_group
+     and x.high <= coalesce((select p.upto from penstock.pruned p where p.stream = g.stream), 0)
+     and not exists (select 1 from penstock.events e
+                      where e.stream = g.stream and e."offset" > x.low and e."offset" <= x.high);
   return removed;
 end $$;
 
@@ -54,7 +59,9 @@ declare
 begin
   delete from penstock.fingerprints f
    where not exists (select 1 from penstock.attempt_log a where a.fingerprint = f.fingerprint)
-     and not exists (select 1 from penstock.deliveries d where d.fingerprint = f.fingerprint);
+     and not exists (select 1 from penstock.deliveries d where d.fingerprint = f.fingerprint)
+     and not exists (select 1 from penstock.returned r where r.fingerprint = f.fingerprint)
+     and not exists (select 1 from penstock.leases l where l.fingerprint = f.fingerprint);
   get diagnostics removed = row_count;
   return removed;
 end $$;

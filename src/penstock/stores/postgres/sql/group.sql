@@ -60,12 +60,15 @@ select penstock.remove_group(%(group_id)s);
 -- name: group.open_lease
 select id from penstock.open_lease where group_id = %(group_id)s limit 1;
 
+-- name: group.created_after
+select "offset", created_at from penstock.events
+ where stream = %(stream)s and "offset" > %(after)s order by "offset" limit 1;
+
 -- name: group.offset_at
--- The first event created at a time or later; BRIN finds the pages.
-with later as materialized (
-  select "offset" from penstock.events where stream = %(stream)s and created_at >= %(at)s
-)
-select min("offset") as "offset" from later;
+-- The first event of a short stretch created at a time or later.
+select min("offset") as "offset" from (
+  select "offset" from penstock.events
+   where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s and created_at >= %(at)s offset 0) later;
 
 -- name: audit.add
 insert into penstock.audit (at, by, action, stream, group_name, count, detail)

@@ -6,12 +6,39 @@ select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.
   from penstock.delivery v join penstock.events e on e."offset" = v."offset"
  where v.group_id = %(group_id)s and v."offset" > %(after)s and v."offset" <= %(upto)s
    and (%(state)s::text is null or v.state = %(state)s)
-   and (%(event_ids)s::uuid[] is null or v.event_id = any(%(event_ids)s::uuid[]))
+   and (%(event_ids)s::uuid[] is null or v."offset" = any(array(
+         select n."offset" from penstock.events n where n.event_id = any(%(event_ids)s::uuid[]))))
    and (%(event_type)s::text is null or v.event_type = %(event_type)s)
    and (%(error)s::text is null or v.error_code = %(error)s or position(%(error)s in v.last_error) > 0)
    and (%(since)s::timestamptz is null or e.created_at >= %(since)s::timestamptz)
    and (%(until)s::timestamptz is null or e.created_at < %(until)s::timestamptz)
  order by v."offset" limit %(limit)s;
+
+-- name: inspect.next
+-- The lowest offset above `after` at which a delivery of a state may be: a row; for what waits, beyond a cursor or in a
+-- range that came back; for what is in work, in an open lease.
+select min("offset") as "offset" from (
+  select min("offset") as "offset" from penstock.deliveries
+   where group_id = %(group_id)s and "offset" > %(after)s and state = %(state)s
+  union all
+  select min(greatest(cursor, %(after)s)) + 1 from penstock.lane where group_id = %(group_id)s and %(state)s = 'PENDING'
+  union all
+  select min(greatest(low, %(after)s)) + 1 from penstock.returned
+   where group_id = %(group_id)s and high > %(after)s and %(state)s = 'PENDING'
+  union all
+  select min(greatest(low, %(after)s)) + 1 from penstock.open_lease
+   where group_id = %(group_id)s and high > %(after)s and %(state)s = 'CLAIMED') maybe;
+
+-- name: inspect.type_from
+-- Up to where a stream has no event of a type above an offset, as far as the tally knows it by its steps.
+select coalesce(max(s.upto), 0) as upto from (select distinct upto from penstock.tally_step where stream = %(stream)s) s
+ where s.upto > %(after)s
+   and coalesce((select t.events from penstock.tally_step t
+                  where t.stream = %(stream)s and t.upto = s.upto and t.event_type = %(event_type)s), 0)
+     = coalesce((select t.events from penstock.tally_step t
+                  where t.stream = %(stream)s and t.event_type = %(event_type)s
+                    and t.upto = (select max(b.upto) from penstock.tally_step b
+                                   where b.stream = %(stream)s and b.upto <= %(after)s)), 0);
 
 -- name: inspect.last_offset
 select max("offset") as "offset" from penstock.events;

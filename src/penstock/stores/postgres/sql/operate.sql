@@ -33,7 +33,8 @@ select v."offset", v.replays, exists (select 1 from penstock.deliveries d
   from penstock.delivery v
   join penstock.events e on e."offset" = v."offset"
  where v.group_id = %(group_id)s and v.state = 'PUBLISHED' and v.stream = %(stream)s and e.stream = %(stream)s
-   and (%(event_ids)s::uuid[] is null or v.event_id = any(%(event_ids)s::uuid[]))
+   and (%(event_ids)s::uuid[] is null or v."offset" = any(array(
+         select n."offset" from penstock.events n where n.event_id = any(%(event_ids)s::uuid[]))))
    and (%(error)s::text is null or v.error_code = %(error)s or position(%(error)s in v.last_error) > 0)
    and (%(event_type)s::text is null or v.event_type = %(event_type)s)
    and (%(since)s::timestamptz is null or e.created_at >= %(since)s::timestamptz)
@@ -75,7 +76,8 @@ select v.event_id, v."offset", v.state, v.attempts, v.total_attempts - v.attempt
        v.claimed_by,
        exists (select 1 from penstock.deliveries d where d.group_id = v.group_id and d."offset" = v."offset") as has_row
   from penstock.delivery v
- where v.group_id = %(group_id)s and v.stream = %(stream)s and v.event_id = any(%(ids)s::uuid[]);
+ where v.group_id = %(group_id)s and v.stream = %(stream)s
+   and v."offset" = any(array(select n."offset" from penstock.events n where n.event_id = any(%(ids)s::uuid[])));
 
 -- name: operate.make_rows
 insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,

@@ -75,10 +75,14 @@ delete from penstock_groups where group_id = :group_id;
 -- name: group.open_lease
 select id from penstock_leases where group_id = :group_id and outcome is null limit 1;
 
+-- name: group.created_after
+select "offset", created_at from penstock_events indexed by penstock_events_stream
+ where stream = :stream and "offset" > :after order by "offset" limit 1;
+
 -- name: group.offset_at
--- The first event created at a time or later.
-select min("offset") as "offset" from penstock_events indexed by penstock_events_created
- where stream = :stream and created_at >= :at;
+-- The first event of a short stretch created at a time or later.
+select min("offset") as "offset" from penstock_events indexed by penstock_events_stream
+ where stream = :stream and "offset" > :low and "offset" <= :high and created_at >= :at;
 
 -- name: audit.add
 insert into penstock_audit (at, "by", action, stream, group_name, "count", detail)

@@ -18,6 +18,32 @@ select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.
   from page v cross join penstock_events e on e."offset" = v."offset"
  order by v."offset";
 
+-- name: inspect.next
+-- The lowest offset above `after` at which a delivery of a state may be: a row; for what waits, beyond a cursor or in a
+-- range that came back; for what is in work, in an open lease.
+select min("offset") as "offset" from (
+  select min("offset") as "offset" from penstock_deliveries
+   where group_id = :group_id and "offset" > :after and state = :state
+  union all
+  select min(max(cursor, :after)) + 1 from penstock_lane where group_id = :group_id and :state = 'PENDING'
+  union all
+  select min(max(low, :after)) + 1 from penstock_returned
+   where group_id = :group_id and high > :after and :state = 'PENDING'
+  union all
+  select min(max(low, :after)) + 1 from penstock_leases
+   where group_id = :group_id and outcome is null and high > :after and :state = 'CLAIMED');
+
+-- name: inspect.type_from
+-- Up to where a stream has no event of a type above an offset, as far as the tally knows it by its steps.
+select coalesce(max(s.upto), 0) as upto from (select distinct upto from penstock_tally_step where stream = :stream) s
+ where s.upto > :after
+   and coalesce((select t.events from penstock_tally_step t
+                  where t.stream = :stream and t.upto = s.upto and t.event_type = :event_type), 0)
+     = coalesce((select t.events from penstock_tally_step t
+                  where t.stream = :stream and t.event_type = :event_type
+                    and t.upto = (select max(b.upto) from penstock_tally_step b
+                                   where b.stream = :stream and b.upto <= :after)), 0);
+
 -- name: inspect.last_offset
 select max("offset") as "offset" from penstock_events;
 

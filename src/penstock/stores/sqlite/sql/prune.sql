@@ -118,13 +118,24 @@ delete from penstock_leases where id in (
 ;;
 update penstock_maintenance set removed = changes()
 ;;
+delete from penstock_range_actions
+ where group_id = :group_id
+   and high <= coalesce((select p.upto from penstock_groups g join penstock_pruned p on p.stream = g.stream
+                          where g.group_id = :group_id), 0)
+   and not exists (select 1 from penstock_groups g join penstock_events e on e.stream = g.stream
+                    where g.group_id = :group_id and e."offset" > low and e."offset" <= high)
+;;
 delete from penstock_maintenance returning removed;
 
 -- name: prune.fingerprints
 delete from penstock_fingerprints
  where fingerprint not in (select fingerprint from penstock_attempt_log where fingerprint is not null
                            union all
-                           select fingerprint from penstock_deliveries where fingerprint is not null);
+                           select fingerprint from penstock_deliveries where fingerprint is not null
+                           union all
+                           select fingerprint from penstock_returned where fingerprint is not null
+                           union all
+                           select fingerprint from penstock_leases where fingerprint is not null);
 
 -- name: prune.drop_steps
 delete from penstock_tally_step where stream = :stream and upto in (select value from json_each(:marks));

@@ -1,0 +1,104 @@
+"""Looking for deliveries: pages skip what cannot hold anything, and miss nothing by it."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.stores import inspect, tally
+from penstock.testing import VirtualClock
+
+
+@pytest.mark.shows("K37", "K22")
+@pytest.mark.parametrize("seed", range(3))
+def test_every_filter_and_page_finds_what_one_look_at_all_finds(
+    clocked: penstock.Log, clock: VirtualClock, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, dice = clocked, random.Random(seed)
+    monkeypatch.setattr(tally, "TALLY_EVERY", 16)
+    monkeypatch.setattr(tally, "TALLY_GROWTH", 16)
+    monkeypatch.setattr(inspect, "_WINDOW", 8)
+    log.create_group("s", "g", ordering=dice.choice([None, "key"]))
+    began = clock.now()
+    for _ in range(12):
+        types = ["a", "b"] if dice.random() < 0.8 else ["rare"]
+        events = [{"payload": n, "type": dice.choice(types), "ordering_key": f"k{n % 5}"} for n in range(15)]
+        log.append_many(dice.choice(["s", "s", "other"]), events)
+        lease = log.claim("s", "g", limit=dice.randrange(1, 25), claimed_by="w", lease_seconds=50)
+        if lease is not None and dice.random() < 0.8:
+            ids = [event.event_id for event in lease.events]
+            lease.settle(failed=dict.fromkeys(ids[:2], "no"), dead=dict.fromkeys(ids[2:3], "bad"))
+        clock.advance(dice.choice([0, 5, 60]))
+        log.reap()
+    monkeypatch.setattr(inspect, "_WINDOW", 10_000)
+    whole = log.deliveries("s", "g", limit=10_000)
+    assert {one.event_id for one in whole} == {event.event_id for event in log.read("s", limit=10_000)}
+    monkeypatch.setattr(inspect, "_WINDOW", 4)
+    middle = whole[len(whole) // 2].created_at
+    for state in (None, "PENDING", "CLAIMED", "PUBLISHED", "DEAD"):
+        for kind in (None, "a", "rare", "none"):
+            for times in ({}, {"since": middle}, {"until": middle}, {"since": began, "until": clock.now()}):
+                wanted = [
+                    one
+                    for one in whole
+                    if state in (None, str(one.state))
+                    and kind in (None, one.event_type)
+                    and times.get("since", began) <= one.created_at
+                    and one.created_at < times.get("until", clock.now() + timedelta(1))
+                ]
+                found: list[Any] = []
+                while page := log.deliveries(
+                    "s", "g", state=state, type=kind, after=found[-1].offset if found else 0, limit=7, **times
+                ):
+                    found += page
+                assert found == wanted, (state, kind, times)
+    some = [one.event_id for one in dice.sample(whole, 5)]
+    assert {one.event_id for one in log.deliveries("s", "g", event_ids=some)} == set(some)
+
+
+@pytest.mark.shows("K37")
+def test_a_position_in_time_is_found_by_halves(clocked: penstock.Log, clock: VirtualClock) -> None:
+    log = clocked
+    moments = []
+    for _ in range(20):
+        moments.append(clock.now())
+        log.append("s", {}, type="t")
+        log.append_many("other", [{"payload": 1, "type": "t"}] * 3)
+        clock.advance(10)
+    offsets = [event.offset for event in log.read("s")]
+    for number, moment in enumerate(moments):
+        group = log.create_group("s", f"at{number}", start=moment)
+        assert group.floor < offsets[number] and (number == 0 or group.floor >= offsets[number - 1])
+        late = log.create_group("s", f"late{number}", start=moment + timedelta(seconds=1))
+        assert late.floor >= offsets[number]
+    assert log.create_group("s", "never", start=clock.now()).floor == log.stats().horizon
+    assert log.create_group("nobody", "g", start=moments[3]).floor == log.stats().horizon
+
+
+@pytest.mark.shows("K37")
+@pytest.mark.parametrize("ordering", [None, "key"])
+def test_a_dry_run_of_a_rewind_says_what_the_rewind_does(
+    clocked: penstock.Log, clock: VirtualClock, ordering: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = clocked
+    monkeypatch.setattr(tally, "TALLY_EVERY", 16)
+    monkeypatch.setattr(tally, "TALLY_GROWTH", 16)
+    events = [{"payload": n, "type": "ab"[n % 2], "ordering_key": f"k{n % 7}"} for n in range(60)]
+    for start in (0, 13):
+        for types in (None, ["a"]):
+            name = f"g{start}{types and types[0]}"
+            log.create_group("s", name, start=start, types=types, ordering=ordering)
+    log.append_many("s", events)
+    log.reap()
+    for group in log.groups("s"):
+        for _ in range(3):
+            lease = log.claim("s", group.group_name, limit=9, claimed_by="w")
+            assert lease is not None
+            lease.settle(dead={lease.events[0].event_id: "no"})
+        for target in (25, 13, 5, 0):
+            told = log.rewind("s", group.group_name, to=target, dry_run=True).count
+            assert log.rewind("s", group.group_name, to=target).count == told, (group.group_name, target)

@@ -56,7 +56,7 @@ class LookOut:
         for one in (self._kick, self._kicked):
             os.set_blocking(one, False)
         self._thread = threading.Thread(target=self._run, name="penstock-look-out", daemon=True)
-        self.woke: Counter[str] = Counter()  # why, for those who wonder: notified, polled, behind, due
+        self.woke: Counter[str] = Counter()  # why, for those who wonder: notified, polled, due
 
     def start(self) -> None:
         self._thread.start()
@@ -168,10 +168,10 @@ class LookOut:
         if idle.paused:
             return None
         early = why != "notified" and now < one.not_before
-        if look.end > idle.end and not (early and idle.end == 0):  # a claim that failed does not know the end
+        # What is not committed yet is not worth a claim. One that failed does not know how far it looked.
+        if look.horizon > idle.horizon and not (early and idle.horizon == 0):
             return why
-        # Somebody is still appending below, or other workers hold the lanes.
-        return "behind" if idle.horizon < idle.end and not early else None
+        return None
 
     def _wake(self, one: Waiter, look: Look | None, reason: str) -> None:
         self.woke[reason] += 1

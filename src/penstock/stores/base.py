@@ -133,7 +133,7 @@ class Transaction(Protocol):
 class Look:
     """Where the log stands. An idle worker claims again when any of it has changed."""
 
-    end: int  # the last offset given out, by a transaction that may still be open
+    horizon: int  # below it nothing can still appear; the last offset given out may be higher
     actions: int  # the newest action of an operator
     returned: int  # the newest range that came back
 

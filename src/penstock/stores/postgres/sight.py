@@ -11,7 +11,7 @@ from psycopg import sql
 
 from penstock.errors import StoreUnavailable
 from penstock.stores.base import Look
-from penstock.stores.postgres.transaction import channel_of
+from penstock.stores.postgres.transaction import channel_of, unfold
 from penstock.stores.waking import readable
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class PostgresSight:
         self._store = store
         self._notified = False
         self._expecting = False
+        self._horizon = 0
         self.listens = False
         with self._named_errors():
             self._connection = psycopg.connect(store.libpq_url, autocommit=True, prepare_threshold=None, **_SETTINGS)
@@ -57,8 +58,12 @@ class PostgresSight:
     def look(self) -> Look:
         with self._named_errors():
             row = self._connection.execute(self._store.blocks["wake.look"]).fetchone()
-        assert row is not None
-        return Look(*row)
+            assert row is not None
+            last, *rest = row
+            if last != self._horizon:  # in a later statement: who drew a number before has announced himself
+                bounds = self._connection.execute(self._store.blocks["horizon.announced"]).fetchall()
+                self._horizon = min([last, *(unfold(bound, last) for (bound,) in bounds)])
+        return Look(self._horizon, *rest)
 
     def expect(self, waiting: bool) -> None:
         if not self.listens or waiting == self._expecting:

@@ -383,6 +383,20 @@ class StoreReadOnly(StoreUnavailable):
     hint = "Inspection works. To write, make it writable again or connect to the primary; an engine waits for that."
 
 
+class OnStandby(StoreReadOnly):
+    """This server is a standby: it can be read, and takes no appends, claims or settles; nothing was written."""
+
+    code = "on_standby"
+    hint = "Use the primary's URL. After a promotion this server takes them by itself."
+
+
+class CopiedLog(PenstockError):
+    """This log is a copy from another server, and what its horizon rests on is not here yet; nothing was written."""
+
+    code = "copied_log"
+    hint = "Stop what still fills it (drop the subscription), then run `penstock doctor --repair`."
+
+
 class StoreClosed(PenstockError):
     """This log was closed."""
 

@@ -142,3 +142,32 @@ def test_a_lock_of_a_stranger_is_nobody_who_holds_the_horizon(
         )
         findings = command("doctor", "--url", postgres_url, "--json").json["findings"]
         assert [one["level"] for one in findings if one["check"] == "horizon"] == ["ok"]
+
+
+@pytest.mark.shows("K49")
+def test_repair_ends_every_open_lease(penstock: Command, log_url: str) -> None:
+    """A range and a list of rows, neither of them expired: both come back at once, and nobody is blamed."""
+    ids = fill(log_url)
+    with library.open(log_url) as log:
+        log.create_group("orders", "again", retry=library.Retry(base_seconds=0, jitter=0))
+        first = log.claim("orders", "again", limit=2, claimed_by="w")
+        assert first is not None
+        first.settle(failed={event.event_id: "no" for event in first.events})
+        held = [log.claim("orders", "again", limit=2, claimed_by="w") for _ in range(2)]
+        assert all(held)
+        failures = {one.event_id: one.failures for one in log.deliveries("orders", "again")}
+        answer = penstock("doctor", "--repair")
+        (said,) = [one["what"] for one in answer.json["findings"] if one["check"] == "repair: leases"]
+        assert said.startswith("2 ")
+        shown = log.deliveries("orders", "again")
+        assert {one.state for one in shown} == {"PENDING"} and len(shown) == len(ids)
+        assert {one.event_id: one.failures for one in shown} == failures
+        for lease in held:
+            assert lease is not None
+            with pytest.raises(library.LeaseLost):
+                lease.settle()
+        again = set()
+        while lease := log.claim("orders", "again", claimed_by="w"):
+            again |= {str(event.event_id) for event in lease.events}
+            lease.settle()
+        assert again == set(ids)

@@ -94,6 +94,31 @@ class PostgresServer:
                 self.port = port
                 return
 
+    def start_as_standby_of(self, primary: "PostgresServer") -> None:
+        """Copies a running server and follows it, as a hot standby."""
+        self._directory = unprivileged.private_directory("penstock-pg-")
+        done = subprocess.run(
+            [
+                self._program("pg_basebackup"),
+                "-d",
+                primary.url(),
+                "-D",
+                self._data(),
+                "-R",
+                "-X",
+                "stream",
+                "-c",
+                "fast",
+            ],
+            check=False,
+            capture_output=True,
+            text=True,
+            **self._surroundings(),
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"pg_basebackup failed:\n{done.stdout}{done.stderr}")
+        self.start()
+
     def stop(self) -> None:
         """Fast shutdown; removes the data. Does nothing when not started."""
         self._shut_down()
@@ -235,6 +260,10 @@ class PostgresServer:
 
     def _log(self) -> Path:
         return self._home() / "server.log"
+
+    def program(self, name: str) -> Path:
+        """A client program of this installation."""
+        return self._program(name)
 
     def _program(self, name: str) -> Path:
         return usable_directory(self.binaries.directory) / name

@@ -20,6 +20,8 @@ from penstock.cli.failures import FAILED
 from penstock.cli.session import Session
 from penstock.core.delivery import State
 from penstock.core.limits import BLOCKED_PER_LANE
+from penstock.log import checking
+from penstock.log import repair as repairing
 from penstock.log.log import Log
 from penstock.stores import blocks
 from penstock.stores.base import Row, Transaction
@@ -59,7 +61,7 @@ def doctor(
     session: Session,
     *,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Raise the sequence above the last event, and end expired leases.")
+        bool, typer.Option("--repair", help="Raise every sequence above what is stored, and end every open lease.")
     ] = False,
 ) -> None:
     """Check the database's settings, the schema, and whether anything stands still. Exit 1 over a problem."""
@@ -79,17 +81,19 @@ def examine(log: Log) -> list[Finding]:
         database = _postgres(tx, now) if log.store.kind == "postgresql" else _sqlite(tx)
         findings = [*database, *_indexes(log, tx), *_expired(tx, now), *_blocked(tx)]
         claims = tx.rows("doctor.last_claim")
-    return [*findings, *_idle(log, claims, now)]
+    away = any(one.check == "home" and one.level is Level.PROBLEM for one in findings)
+    return findings if away else [*findings, *_idle(log, claims, now)]
 
 
 def _repair(log: Log) -> Iterator[Finding]:
-    if log.store.kind == "postgresql":  # SQLite's own never falls behind
-        with log.store.transaction() as tx:
-            row = tx.one("doctor.repair_sequence")
-        last = 0 if row is None else row.value
-        yield Finding(Level.OK, "repair: sequence", f"The next offset lies above {last:,}.")
-    ended = log.reap()
-    yield Finding(Level.OK, "repair: leases", f"{ended:,} expired leases were ended.")
+    done = repairing.repair(log, by=checking.whoami())
+    if done.moved:
+        yield Finding(
+            Level.OK, "repair: home", "The log was copied from another server; it is one of this server's now."
+        )
+    raised = f"Raised: {', '.join(done.sequences)}." if done.sequences else "All were above what is stored."
+    yield Finding(Level.OK, "repair: sequence", raised)
+    yield Finding(Level.OK, "repair: leases", f"{done.leases:,} open leases were ended.")
 
 
 # --- the database --------------------------------------------------------------------------------------------------
@@ -109,19 +113,33 @@ def _postgres(tx: Transaction, now: datetime) -> Iterator[Finding]:
         yield Finding(Level.PROBLEM, "durability", what, f"alter system set {name} = on; select pg_reload_conf();")
     if not off:
         yield Finding(Level.OK, "durability", "fsync, synchronous_commit and full_page_writes are on.")
-    yield from _sequence(tx)
+    yield from _home(tx)
+    yield from _sequences(tx)
     yield from _holders(tx, now)
 
 
-def _sequence(tx: Transaction) -> Iterator[Finding]:
-    highest = max((row.last_offset for row in tx.rows("inspect.streams")), default=0)
-    row = tx.one("horizon.last")  # later, so that it can only be ahead of what was read before
-    last = 0 if row is None else row.last
-    if last < highest:
-        what = f"The sequence stands at {last:,}, below the event at offset {highest:,}: appends will fail."
+def _sequences(tx: Transaction) -> Iterator[Finding]:
+    rows = tx.rows("doctor.sequences")
+    behind = [row for row in rows if row.last < row.stored]
+    for row in behind:
+        what = f"{row.name} stands at {row.last:,}, and {row.stored:,} is stored: writes fail, or are never delivered."
         yield Finding(Level.PROBLEM, "sequence", what, "Run `penstock doctor --repair`; a restore leaves it like this.")
+    if not behind:
+        yield Finding(Level.OK, "sequence", f"All {len(rows)} are above what is stored.")
+
+
+def _home(tx: Transaction) -> Iterator[Finding]:
+    row = tx.one("home.look")
+    if row is not None and row.subscribed:
+        what = "A subscription fills this log: its apply announces nobody, so nothing may be claimed or appended here."
+        yield Finding(
+            Level.PROBLEM, "home", what, "Use the publisher, or drop the subscription and run `doctor --repair`."
+        )
+    elif row is None or row.copied:
+        what = "This log is a copy from another server: nothing is appended, claimed or read until it is repaired."
+        yield Finding(Level.PROBLEM, "home", what, "Stop what still fills it, then run `penstock doctor --repair`.")
     else:
-        yield Finding(Level.OK, "sequence", f"It stands at {last:,}, not below the last event.")
+        yield Finding(Level.OK, "home", "The log lives on this server.")
 
 
 def _holders(tx: Transaction, now: datetime) -> Iterator[Finding]:

@@ -68,3 +68,4 @@ READER_WAIT_SECONDS: Final = 1.0  # an idle reader waits so long for something t
 STAGED_SECONDS: Final = 86_400.0  # what a Spark task has staged is kept so long for its write to commit
 SETTLE_RETRIES: Final = 5  # serialization failures and deadlocks
 BUSY_SECONDS: Final = 30.0
+NOTE_SECONDS: Final = 1.0  # between two notes of the horizon for standbys, in one process

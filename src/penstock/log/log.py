@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -37,6 +38,7 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading, Runs):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._counted = 0  # how far the tally is known to reach
+        self._noted, self._note_after = 0, 0.0  # the horizon that standbys were told last, and when they may be again
 
     def claim(
         self,
@@ -96,10 +98,18 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading, Runs):
             if isinstance(found, LeaseRow):
                 return found
             if isinstance(found, Idle):
+                self._note_horizon(found.horizon)
                 if found.horizon - self._counted >= limits.TALLY_EVERY:  # whoever is idle counts the log
                     self._counted = self._run(lambda tx: tally.advance(tx, blocks=_IDLE_BLOCKS))
                 return found
             assert isinstance(found, Passed)
+
+    def _note_horizon(self, horizon: int) -> None:
+        """Tell standbys how far they may be read; at most once a second, and only if there is news."""
+        if not self.store.has_standbys or horizon <= self._noted or time.monotonic() < self._note_after:
+            return
+        self._noted, self._note_after = horizon, time.monotonic() + limits.NOTE_SECONDS
+        self._run(lambda tx: tx.run("horizon.note", upto=horizon))
 
     def settle(
         self, lease_id: int, token: int, said: Settlement, *, move: Callable[[Transaction], None] | None = None
@@ -163,6 +173,8 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading, Runs):
         for where, name in self._run(lambda tx: reap.expired_groups(tx, named), write=False):
             with suppress(UnknownGroup):  # deleted in the meantime
                 ended += self._run(partial(reap.reap_group, stream=where, group_name=name))
+        if self.store.has_standbys:
+            self._note_horizon(self._run(lambda tx: tx.horizon(), write=False))
         before = -1
         while before < self._counted:
             before, self._counted = self._counted, self._run(tally.advance)

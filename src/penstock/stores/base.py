@@ -163,6 +163,7 @@ class Store(Protocol):
 
     url: str
     kind: str
+    has_standbys: bool  # servers may follow this one and answer reads
     blocks: Mapping[str, str]
     clock: Clock | None
     hook: StatementHook | None
@@ -204,6 +205,9 @@ class Store(Protocol):
 
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; returns the migrations that ran."""
+
+    def make_home(self) -> bool:
+        """Make a log that was copied from another server one of this server's; False if it was one."""
 
     def override_clock(self) -> None:
         """Note in the log that its times are a test's, so that the law does not compare them with the database's."""

@@ -152,8 +152,8 @@ def _insert(connection: psycopg.Connection[Any], store: PostgresStore, events: S
         stored = {row[0] for row in cursor.fetchall()}
         if len(stored) == len(events):
             return 0
-        cursor.execute(store.blocks["append.known"], {"ids": ids}, prepare=False)
-        known = {row[0]: (row[1], row[2], bytes(row[3])) for row in cursor.fetchall()}
+        cursor.execute(store.blocks["append.known"], columns, prepare=False)
+        others = {row[0] for row in cursor.fetchall() if not row[1]}
     for one_id, one in zip(ids, events, strict=True):
-        check_same(one_id, known[one_id], one)
+        check_same(one_id, one_id not in others, one)
     return len(events) - len(stored)

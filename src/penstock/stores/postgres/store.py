@@ -32,6 +32,7 @@ try:
     from psycopg_pool import ConnectionPool, PoolTimeout
 
     from penstock.stores.postgres import arrow, faults
+    from penstock.stores.postgres.home import Home
     from penstock.stores.postgres.sight import PostgresSight
     from penstock.stores.postgres.transaction import PostgresTransaction
 except ImportError as error:  # pragma: no cover - shown by the packaging test
@@ -47,6 +48,7 @@ class PostgresStore:
     """A log in the schema `penstock` (or the one named by `?schema=`) of a PostgreSQL database."""
 
     kind = "postgresql"
+    has_standbys = True
 
     def __init__(
         self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None, pool_size: int = 8
@@ -68,6 +70,7 @@ class PostgresStore:
         )
         self._opened = False
         self._identity: tuple[int, ...] | None = None
+        self._home = Home(self.blocks)
         self._arrow = arrow.ArrowReader(self.libpq_url, self.safe_url)
         self.wakes = Seldom(WAKE_EVERY_SECONDS)
 
@@ -116,9 +119,12 @@ class PostgresStore:
     @contextmanager
     def transaction(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
         with self.connection() as connection:
+            place = self._home.place(connection)
             if not write:
                 connection.isolation_level = _READING
-            tx = PostgresTransaction(self, connection)
+            if write:
+                place.check_writable()
+            tx = PostgresTransaction(self, connection, place)
             yield tx
             if tx.ended:
                 return
@@ -126,6 +132,10 @@ class PostgresStore:
                 self.commit(connection)
             else:
                 connection.rollback()
+
+    def make_home(self) -> bool:
+        with self.connection() as connection:
+            return self._home.move_in(connection)
 
     def commit(self, connection: psycopg.Connection[Any]) -> None:
         """Commit; `CommitUnknown` if the connection broke on the way."""

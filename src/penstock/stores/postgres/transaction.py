@@ -21,6 +21,7 @@ from penstock.errors import CommitUnknown
 from penstock.stores.base import Row, UserSqlError, check_user_sql
 
 if TYPE_CHECKING:
+    from penstock.stores.postgres.home import Place
     from penstock.stores.postgres.store import PostgresStore
 
 _SETTINGS = (
@@ -36,9 +37,10 @@ def _elapsed() -> float:
 class PostgresTransaction:
     """One transaction on one pooled connection."""
 
-    def __init__(self, store: PostgresStore, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, store: PostgresStore, connection: psycopg.Connection[Any], place: Place) -> None:
         self._store = store
         self._raw = connection
+        self._place = place
         self._began: datetime | None = None
         self._began_here = 0.0
         self._bounds: list[int] | None = None  # announced by appenders, read behind the last look
@@ -155,10 +157,14 @@ class PostgresTransaction:
         self.worth_a_commit = False
 
     def horizon(self, last: int | None = None) -> int:
+        self._place.check_readable()
         if last is None:
             first = self.one("horizon.last")
             assert first is not None
             last, self._bounds = int(first.last), None
+        if self._place.standby:  # no locks of appenders here, and the sequence runs ahead
+            replayed = self.one("horizon.replayed")
+            return min(last, 0 if replayed is None else int(replayed.upto))
         bounds = self._bounds
         if bounds is None:
             bounds = [row.bound for row in self.rows("horizon.announced")]

@@ -39,7 +39,7 @@ def append(
     found = connection.execute(blocks["append.known"], {"ids": orjson.dumps(ids).decode()})
     known = {row[0]: (row[1], row[2], bytes(row[3])) for row in found.fetchall()}
     for text, event in zip(ids, events, strict=True):
-        check_same(text, known[text], event)
+        check_same(text, known[text] == (event.stream, event.event_type, event.payload), event)
     return len(events) - stored
 
 

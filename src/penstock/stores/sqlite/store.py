@@ -199,6 +199,7 @@ class SqliteStore:
     """A log in one SQLite file, in tables that start with `penstock_`."""
 
     kind = "sqlite"
+    has_standbys = False
 
     def __init__(self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None) -> None:
         self.path = path_of(url)
@@ -321,6 +322,10 @@ class SqliteStore:
         from penstock.stores.sqlite import schema
 
         return schema.migrate(self)
+
+    def make_home(self) -> bool:
+        """A file is at home wherever it is."""
+        return False
 
     def override_clock(self) -> None:
         with self.connections.lend() as connection, named(self.path):

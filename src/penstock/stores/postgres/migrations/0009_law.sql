@@ -219,3 +219,63 @@ create trigger unmoved before update on penstock.deliveries for each row
             is distinct from (new.claimed_at, new.claimed_by, new.lease, new.published_at, new.dead_at))
   execute function penstock.unmoved();
 alter table penstock.deliveries enable always trigger unmoved;
+
+-- A standby has no advisory locks, and its sequence runs ahead of what was replayed. Its readers stop at this horizon,
+-- which the primary's maintenance writes now and then and never reads itself.
+create table if not exists penstock.standby_horizon (
+  upto bigint not null,
+  at   timestamptz not null default clock_timestamp()
+);
+insert into penstock.standby_horizon (upto) select 0 where not exists (select 1 from penstock.standby_horizon);
+
+-- The server this log lives on. Elsewhere it is a copy: a restore, or a logical subscriber, whose apply announces nobody
+-- and leaves sequences behind. `penstock doctor --repair` makes a copy a log of its own.
+create table if not exists penstock.home (
+  system_identifier bigint not null
+);
+insert into penstock.home (system_identifier)
+select system_identifier from pg_control_system() where not exists (select 1 from penstock.home);
+
+-- Every sequence of the log, where it stands, and the highest number that is stored anywhere: of the column it fills, and
+-- of those that name its numbers. An offset below a cursor would never be delivered, even if no event has it.
+create or replace function penstock.sequences() returns table (name text, last bigint, stored bigint)
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+declare
+  own   record;
+  named text;
+  found bigint;
+begin
+  for own in
+    select s.oid::regclass as sequence, t.relname, format('select max(%I)::bigint from %s', a.attname, t.oid::regclass) as query
+      from pg_class s
+      join pg_depend d on d.classid = 'pg_class'::regclass and d.objid = s.oid and d.refclassid = 'pg_class'::regclass
+                      and d.deptype in ('a', 'i')
+      join pg_class t on t.oid = d.refobjid
+      join pg_attribute a on a.attrelid = t.oid and a.attnum = d.refobjsubid
+     where s.relkind = 'S' and s.relnamespace = (select relnamespace from pg_class where oid = 'penstock.events'::regclass)
+     order by t.relname
+  loop
+    name := own.sequence::text;
+    execute format('select case when is_called then last_value else last_value - 1 end from %s', own.sequence) into last;
+    stored := 0;
+    foreach named in array array[own.query] || case own.relname
+      when 'events' then array['select max(high) from penstock.leases', 'select max(high) from penstock.returned',
+                               'select max("offset") from penstock.deliveries', 'select max(upto) from penstock.pruned',
+                               'select max(upto) from penstock.standby_horizon', 'select max(upto) from penstock.tally',
+                               'select max(from_offset) from penstock.bindings',
+                               'select max(greatest(floor, (select max(s) from unnest(starts) s))) from penstock.groups']
+      when 'leases' then array['select max(lease) from penstock.attempt_log', 'select max(lease) from penstock.deliveries',
+                               'select max(lease) from penstock.reader_claims', 'select max(lease) from penstock.renames']
+      when 'groups' then array['select max(group_id) from penstock.leases', 'select max(group_id) from penstock.deliveries',
+                               'select max(group_id) from penstock.attempt_log', 'select max(group_id) from penstock.state',
+                               'select max(group_id) from penstock.bindings', 'select max(group_id) from penstock.returned']
+      when 'bindings' then array['select max(binding) from penstock.leases', 'select max(binding) from penstock.returned']
+      when 'runs' then array['select max(run) from penstock.leases']
+      else '{}'::text[] end
+    loop
+      execute named into found;
+      stored := greatest(stored, found);
+    end loop;
+    return next;
+  end loop;
+end $$;

@@ -1,13 +1,12 @@
 -- name: outbox.insert
--- In the caller's transaction, in neutral form: `:name` becomes what the caller's driver understands.
-insert into penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
-                             ordering_key, bucket, available_at)
-values (cast(:stream as text), cast(:event_id as uuid), cast(:event_type as text), cast(:payload as bytea),
-        cast(:content_type as text), cast(cast(:headers as text) as jsonb), cast(cast(:metadata as text) as jsonb),
-        cast(:partition_key as text), cast(:ordering_key as text), cast(:bucket as smallint),
-        cast(:available_at as timestamptz))
-on conflict (event_id) do nothing
-returning "offset";
+-- In the caller's transaction, in neutral form: `:name` becomes what the caller's driver understands. A function, because
+-- a producer may not read events, and RETURNING is reading.
+select given from penstock.put_event(
+         cast(:stream as text), cast(:event_id as uuid), cast(:event_type as text), cast(:payload as bytea),
+         cast(:content_type as text), cast(cast(:headers as text) as jsonb), cast(cast(:metadata as text) as jsonb),
+         cast(:partition_key as text), cast(:ordering_key as text), cast(:bucket as smallint),
+         cast(:available_at as timestamptz)) as given
+ where given is not null;
 
 -- name: outbox.insert_at
 -- The same with a time from the test clock.
@@ -27,7 +26,10 @@ select cast(extract(epoch from pg_postmaster_start_time()) * 1000000 as bigint),
        cast(cast(to_regclass('penstock.events') as oid) as bigint);
 
 -- name: outbox.find
-select "offset", stream, event_type, payload from penstock.events where event_id = cast(:event_id as uuid);
+-- Where an event is that was appended before, and whether it is the same.
+select "offset", same
+  from penstock.known_events(array[cast(:stream as text)], array[cast(:event_id as uuid)],
+                             array[cast(:event_type as text)], array[cast(:payload as bytea)]);
 
 -- name: append.copy
 copy penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key,
@@ -39,17 +41,10 @@ copy penstock.events (stream, event_id, event_type, payload, content_type, heade
 
 -- name: append.many
 -- Ids that may be known already: what is new is stored, the rest is reported.
-insert into penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
-                             ordering_key, bucket, available_at)
-select n.stream, n.event_id, n.event_type, n.payload, n.content_type, n.headers::jsonb, n.metadata::jsonb,
-       n.partition_key, n.ordering_key, n.bucket, n.available_at
-  from unnest(%(stream)b::text[], %(event_id)b::uuid[], %(event_type)b::text[], %(payload)b::bytea[],
-              %(content_type)b::text[], %(headers)b::text[], %(metadata)b::text[], %(partition_key)b::text[],
-              %(ordering_key)b::text[], %(bucket)b::smallint[], %(available_at)b::timestamptz[])
-    as n(stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key, bucket,
-         available_at)
-on conflict (event_id) do nothing
-returning event_id;
+select event_id from penstock.put_events(
+         %(stream)b::text[], %(event_id)b::uuid[], %(event_type)b::text[], %(payload)b::bytea[],
+         %(content_type)b::text[], %(headers)b::text[], %(metadata)b::text[], %(partition_key)b::text[],
+         %(ordering_key)b::text[], %(bucket)b::smallint[], %(available_at)b::timestamptz[]) as event_id;
 
 -- name: append.many_at
 -- The same with a time from the test clock.
@@ -66,4 +61,5 @@ on conflict (event_id) do nothing
 returning event_id;
 
 -- name: append.known
-select event_id, stream, event_type, payload from penstock.events where event_id = any(%(ids)s::uuid[]);
+select event_id, same
+  from penstock.known_events(%(stream)b::text[], %(event_id)b::uuid[], %(event_type)b::text[], %(payload)b::bytea[]);

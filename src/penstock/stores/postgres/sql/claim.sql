@@ -16,6 +16,30 @@ select distinct a.objid::bigint as bound from pg_locks a
           where w.locktype = 'relation' and w.relation = 'penstock.events'::regclass::oid and w.database = a.database
             and w.mode = 'RowExclusiveLock' and w.granted);
 
+-- name: horizon.replayed
+-- What the primary has noted and this standby has replayed. Whatever had committed below it was replayed before it.
+select upto from penstock.standby_horizon;
+
+-- name: horizon.note
+-- For standbys. Whoever finds it locked leaves it to the other.
+update penstock.standby_horizon set upto = %(upto)s, at = clock_timestamp()
+ where ctid in (select ctid from penstock.standby_horizon where upto < %(upto)s for update skip locked);
+
+-- name: home.look
+-- Whether this log was copied from another server, and whether a subscription still fills it.
+select pg_is_in_recovery() as standby,
+       not exists (select 1 from penstock.home) or exists (
+         select 1 from penstock.home h where h.system_identifier <> s.system_identifier) as copied,
+       exists (select 1 from pg_subscription_rel r join pg_subscription u on u.oid = r.srsubid
+                where r.srrelid = 'penstock.events'::regclass and u.subenabled) as subscribed
+  from pg_control_system() s;
+
+-- name: home.leave
+delete from penstock.home;
+
+-- name: home.settle
+insert into penstock.home (system_identifier) select system_identifier from pg_control_system();
+
 -- name: clock.overridden
 select 1 from penstock.test_clock limit 1;
 

@@ -267,6 +267,9 @@ select g.stream, g.group_name, count(*) as rows from penstock.deliveries d join 
 select g.stream, g.group_name, (select max(claimed_at) from penstock.leases l where l.group_id = g.group_id) as claimed_at
   from penstock.groups g;
 
--- name: doctor.repair_sequence
-select setval('penstock.events_offset_seq', greatest((select coalesce(max("offset"), 1) from penstock.events),
-                                                   (select last_value from penstock.events_offset_seq))) as value;
+-- name: doctor.sequences
+-- Every sequence: where it stands, and the highest number that is stored.
+select name, last, stored from penstock.sequences();
+
+-- name: repair.sequence
+select setval(%(name)s::regclass, %(value)s);

@@ -21,7 +21,9 @@ returning "offset";
 pragma database_list;
 
 -- name: outbox.find
-select "offset", stream, event_type, payload from penstock_events where event_id = :event_id;
+-- Where an event is that was appended before, and whether it is the same.
+select "offset", stream = :stream and event_type = :event_type and payload = :payload as same
+  from penstock_events where event_id = :event_id;
 
 -- name: append.new
 -- In bulk, ids of our own making.

@@ -289,7 +289,9 @@ select g.stream, g.group_name, count(*) as rows
 select g.stream, g.group_name, (select max(claimed_at) from penstock_leases l where l.group_id = g.group_id) as claimed_at
   from penstock_groups g;
 
--- name: doctor.repair_sequence
--- AUTOINCREMENT goes on above the greatest offset whatever was restored: nothing to repair.
-select max(coalesce((select seq from sqlite_sequence where name = 'penstock_events'), 0),
-           coalesce((select max("offset") from penstock_events), 0)) as value;
+-- name: doctor.sequences
+-- SQLite's own never fall behind: they are kept in the same file, by the same transaction.
+select null as name, null as last, null as stored where false;
+
+-- name: repair.sequence
+select :name, :value where false;

@@ -1,0 +1,57 @@
+"""Repair a log after a restore, a failover or a logical switch-over: make it one that can be written again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.core.delivery import Reason
+from penstock.core.lease import Outcome
+from penstock.log.log import Log
+from penstock.stores import groups
+from penstock.stores.base import Transaction
+from penstock.stores.ending import give_back_all
+from penstock.stores.outcomes import give_back
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What had to be mended."""
+
+    moved: bool  # the log was a copy from another server
+    sequences: tuple[str, ...]  # raised above what is stored
+    leases: int  # ended
+
+
+def repair(log: Log, by: str) -> Repaired:
+    """Raise every sequence above what is stored, and end every open lease.
+
+    A restored lease has a holder that may not exist, or that holds a token of another history. What it held comes back
+    at once, and nobody is blamed. Stop the workers first: their leases end, too, and what they are doing is done again.
+    """
+    moved = log.store.make_home()
+    with log.store.transaction() as tx:
+        raised = tuple(_raise(tx))
+    ended = 0
+    for group in log.groups():
+        with log.store.transaction() as tx:
+            ended += _end_leases(tx, group.stream, group.group_name, by)
+    return Repaired(moved, raised, ended)
+
+
+def _raise(tx: Transaction) -> list[str]:
+    behind = [row for row in tx.rows("doctor.sequences") if row.last < row.stored]
+    for row in behind:
+        tx.run("repair.sequence", name=row.name, value=row.stored)
+    return [row.name for row in behind]
+
+
+def _end_leases(tx: Transaction, stream: str, group_name: str, by: str) -> int:
+    group = groups.locked(tx, stream, group_name)
+    now = tx.now()
+    leases = tx.rows("rewind.open", group_id=group.group_id)
+    for lease in leases:
+        give_back(tx, lease, group, now, Reason.RELEASED)
+        give_back_all(tx, lease, Outcome.RELEASED, now)
+    if leases:
+        groups.audit(tx, by, "repair", group, len(leases), {"leases": [lease.id for lease in leases]})
+    return len(leases)

@@ -25,6 +25,7 @@ for _family in (
     "operate",
     "readers",
     "doctor",
+    "conformance",
 ):
     importlib.import_module(f"penstock.cli.{_family}")
 

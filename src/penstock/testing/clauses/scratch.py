@@ -1,0 +1,35 @@
+"""A place for a log that nobody uses: a schema of its own on PostgreSQL, a file of its own for SQLite."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+
+@contextmanager
+def scratch_log(url: str) -> Iterator[str]:
+    """The URL of an empty log in the same database; removed afterwards, whatever happened in between."""
+    if urlsplit(url).scheme == "sqlite":
+        with TemporaryDirectory(prefix="penstock-conformance-") as folder:
+            yield f"sqlite:///{folder}/scratch.db"
+        return
+    schema = f"penstock_scratch_{secrets.token_hex(4)}"
+    parts = urlsplit(url)
+    query = {**dict(parse_qsl(parts.query)), "schema": schema}
+    try:
+        yield urlunsplit(parts._replace(query=urlencode(query)))
+    finally:
+        _drop(url, schema)
+
+
+def _drop(url: str, schema: str) -> None:
+    import psycopg
+    from psycopg import sql
+
+    from penstock.stores.postgres.store import split_url
+
+    with psycopg.connect(split_url(url)[0], autocommit=True) as connection:
+        connection.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(schema)))

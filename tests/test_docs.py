@@ -2,7 +2,8 @@
 
 Every page runs in a process and a directory of its own. Its ```python blocks share one namespace, and its ```console
 blocks run through the command line in between, in the order of the page. A ```text output block is what the block
-before it printed. A page with ```python postgres blocks gets the URL of an empty database in `url`.
+before it printed. A page with ```python postgres blocks gets the URL of an empty database in `url`. A block whose fence
+names a file, as in ```python shop.py, is saved under that name and run as a script.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 RUNS = ("python", "python postgres", "console", "text output")
+SCRIPT = re.compile(r"python (\w+\.py)")
 KNOWN = (*RUNS, "python no-run", "sql", "sh", "text", "json")
 
 _FENCE = re.compile(r"^```(.*)$")
@@ -74,6 +76,9 @@ def run_page(page: str, url: str | None) -> None:
         if block.kind == "text output":
             assert printed.strip() == block.text.strip(), f"{where}: the block before it printed\n{printed}"
             continue
+        if script := SCRIPT.fullmatch(block.kind):
+            printed = run_script(script[1], block, where)
+            continue
         if block.kind not in RUNS:
             continue
         said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
@@ -85,6 +90,14 @@ def run_page(page: str, url: str | None) -> None:
                 exec(compile("\n" * (block.line - 1) + block.text, page, "exec"), namespace)
         said.flush()
         printed = said.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+
+def run_script(name: str, block: Block, where: str) -> str:
+    """Save the block and run it, as a reader would; returns what it printed."""
+    Path(name).write_text(block.text, encoding="utf-8")
+    done = subprocess.run([sys.executable, name], check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"{where}: {done.stdout}{done.stderr}"
+    return done.stdout
 
 
 def run_console(block: Block, where: str) -> None:
@@ -114,7 +127,7 @@ def run_apart(page: Path, directory: Path, url: str | None = None) -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -131,6 +144,7 @@ def with_blocks(*wanted: str, without: str = "") -> list[Path]:
     return [page for page in PAGES if kinds(page) & {*wanted} and without not in kinds(page)]
 
 
+@pytest.mark.timeout(300)  # pages about Spark start one
 @pytest.mark.shows("O09")
 @pytest.mark.parametrize("page", with_blocks("python", "console", without="python postgres"), ids=name_of)
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
@@ -146,7 +160,9 @@ def test_the_examples_of_a_page_run_on_postgresql(page: Path, tmp_path: Path, po
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_block_says_what_it_is(page: Path) -> None:
     odd = [
-        f"line {one.line}: {one.kind!r}" for one in blocks(page.read_text(encoding="utf-8")) if one.kind not in KNOWN
+        f"line {one.line}: {one.kind!r}"
+        for one in blocks(page.read_text(encoding="utf-8"))
+        if one.kind not in KNOWN and not SCRIPT.fullmatch(one.kind)
     ]
     assert not odd, f"known are {', '.join(KNOWN)}"
 

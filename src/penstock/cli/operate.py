@@ -119,7 +119,7 @@ def kill(
     yes: Yes = False,
     by: By = None,
 ) -> None:
-    """Give up deliveries that wait: PENDING → DEAD. What is being worked on is refused."""
+    """Give up deliveries that wait: they are claimed and then DEAD. What is being worked on is refused."""
     chosen = _chosen(ids)
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:

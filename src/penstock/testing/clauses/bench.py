@@ -81,6 +81,7 @@ class Bench:
         event = self.append()
         self.group()
         self.fail(1)
+        self.clock.advance(1)
         self.claim().settle()
         return event
 

@@ -83,6 +83,10 @@ class Shop:
             found = log.deliveries("orders", group, limit=1000)
             return {**Counter(str(one.state) for one in found), "failures": sum(one.failures for one in found)}
 
+    def groups(self) -> set[str]:
+        with library.open(self.url) as log:
+            return {one.group_name for one in log.groups()}
+
     def waiting(self) -> list[tuple[int, int]]:
         """Handlers at the gate: their process, and the one that runs the engine."""
         notes = self.directory / "notes"
@@ -406,6 +410,7 @@ def test_a_run_is_listed_and_stopped_from_afar(shop: Shop, command: Command, pro
     """`penstock stop` ends a run as Ctrl-C does: what was claimed is finished, nothing counts as a failure."""
     shop.append(*[None] * ORDERS)
     with shop.run(*LOCAL, "--processes", processes) as running:
+        running.wait_until(lambda: shop.groups() == {"fraud", "mail"}, "its groups are there")
         running.wait_until(lambda: shop.counts().get("PUBLISHED") == ORDERS, "all is done")
         (row,) = command("runs", "--url", shop.url, "--json").json["runs"]
         assert (row["app"], row["engine"], row["state"]) == ("shop", "local", "running")

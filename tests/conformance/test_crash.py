@@ -35,14 +35,14 @@ def do_claim(log: penstock.Log, group: str, lease: penstock.Lease | None) -> Non
 
 def do_settle(log: penstock.Log, group: str, lease: penstock.Lease | None) -> None:
     assert lease is not None
-    head, *others = [event.event_id for event in lease.events]
-    lease.settle(
-        failed={head: "no"},
-        released=others[-1:],
-        state={"total": {group: 1}},
-        emit=[{"stream": f"out-{group}", "payload": {}, "type": "t"}],
-        execute=[("insert into done (name) values (?)", [group])],
-    )
+    head, *others = lease.events
+    free = next(event for event in others[:-1] if event.ordering_key is None or event.ordering_key != head.ordering_key)
+    effects = {
+        "state": {"total": {group: 1}},
+        "emit": [{"stream": f"out-{group}", "payload": {}, "type": "t"}],
+        "execute": [("insert into done (name) values (?)", [group])],
+    }
+    lease.settle(failed={head: "no"}, released=others[-1:], effects={free: effects})
 
 
 def do_release(log: penstock.Log, group: str, lease: penstock.Lease | None) -> None:

@@ -12,6 +12,7 @@ import pytest
 import penstock
 from penstock.core import limits
 from penstock.stores import tally
+from penstock.stores.runs import NewRun
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import drain, orders, raw, states
 from tests.conformance.test_stats import check
@@ -91,6 +92,114 @@ def test_leases_history_and_counts_of_what_is_gone_go_along(
     assert left[-1] == left[1], "nothing grows"
     assert left[-1]["leases"] <= 2 * 9 and left[-1]["attempt_log"] == left[-1]["deliveries"] == 0
     assert left[-1]["tally_step"] == left[-1]["tally_now"] == 0
+
+
+@pytest.mark.shows("K48")
+def test_what_operators_did_to_ranges_goes_with_the_ranges(log: penstock.Log, log_url: str) -> None:
+    def left() -> list[tuple[Any, ...]]:
+        with raw(log_url) as sql:
+            return sql("select group_name from penstock.range_actions join penstock.groups using (group_id) order by 1")
+
+    ids = orders(log, 10)
+    for group in ("g", "gone"):
+        log.create_group("orders", group)
+        drain(log, group=group)
+        log.rewind("orders", group, to="beginning")
+        drain(log, group=group)
+    assert left() == [("g",), ("gone",)]
+    assert log.prune("orders", upto=log.end() - 1).count == 9
+    assert left() == [("g",), ("gone",)], "an event is left that was rewound"
+    assert "rewound" in {one.outcome for one in log.delivery("orders", "g", ids[-1]).history}
+    log.delete_group("orders", "gone")
+    assert left() == [("g",)]
+    with raw(log_url) as sql:
+        assert sql("select count(*) from penstock.range_actions") == [(1,)]
+    log.prune("orders", upto=log.end())
+    assert left() == []
+
+
+@pytest.mark.shows("K48")
+def test_a_kind_of_error_stays_while_something_names_it(
+    clocked: penstock.Log, clock: VirtualClock, log_url: str
+) -> None:
+    log = clocked
+
+    def named(*tables: str) -> set[str]:
+        with raw(log_url) as sql:
+            return {one[0] for table in tables for one in sql(f"select fingerprint from penstock.{table}") if one[0]}
+
+    orders(log, 10, stream="others")
+    log.create_group("others", "g")
+    assert log.claim("others", "g", limit=4, claimed_by="w", lease_seconds=5) is not None
+    clock.advance(10)
+    assert log.reap() == 1
+    assert (
+        not named("attempt_log", "deliveries")
+        and named("leases") == named("returned") == named("fingerprints") != set()
+    )
+    orders(log, 1)
+    log.prune("orders", upto=log.end())
+    assert named("leases") <= named("fingerprints"), "leases and what came back name it"
+    drain(log, "others")
+    assert not named("returned")
+    log.prune("orders", upto=log.end())
+    assert named("leases") <= named("fingerprints") != set(), "an ended lease names it"
+    orders(log, 1, stream="others")
+    drain(log, "others")
+    log.prune("others", upto=log.end())
+    assert not named("leases", "fingerprints"), "nothing names it any more"
+
+
+def run_of(log: penstock.Log, name: str) -> int:
+    return log.start_run(NewRun(name, None, "local", "1", "host", 1, ["orders/g"]))
+
+
+@pytest.mark.shows("K48")
+def test_a_run_keeps_its_counts_when_its_leases_go(log: penstock.Log, log_url: str) -> None:
+    def counts() -> list[tuple[Any, ...]]:
+        """As the reference says: what is in the row, and what is in the leases that are left."""
+        names = ("published", "failed", "dead", "released")
+        sums = (f"r.{n} + (select coalesce(sum(l.{n}), 0) from penstock.leases l where l.run = r.id)" for n in names)
+        with raw(log_url) as sql:
+            return [tuple(map(int, row)) for row in sql(f"select {', '.join(sums)} from penstock.runs r order by id")]
+
+    first, second = run_of(log, "first"), run_of(log, "second")
+    for group in ("g", "gone"):
+        log.create_group("orders", group, retry=penstock.Retry(base_seconds=0, jitter=0))
+    for _ in range(3):
+        orders(log, 10)
+        for group in ("g", "gone"):
+            for run in (first, second, None):
+                lease = log.claim("orders", group, limit=5, claimed_by="w", run=run)
+                assert lease is not None
+                these = [event.event_id for event in lease.events]
+                lease.settle(failed=dict.fromkeys(these[:1], "no"), dead=dict.fromkeys(these[1:2], "no"))
+            drain(log, group=group)
+    told = counts()
+    assert all(published and failed and dead for published, failed, dead, _ in told)
+    assert log.prune("orders", upto=log.end(), keep_dead=False).count == 30
+    assert counts() == told
+    log.delete_group("orders", "gone")
+    assert counts() == told
+    log.prune("orders", upto=log.end())
+    assert counts() == told
+
+
+@pytest.mark.shows("K48")
+def test_rows_of_old_runs_leave_with_a_prune(clocked: penstock.Log, clock: VirtualClock) -> None:
+    log = clocked
+    ended, lost, long, alive = (run_of(log, name) for name in ("ended", "lost", "long", "alive"))
+    log.end_run(ended, "stopped")
+    clock.advance(limits.RUN_KEPT_DAYS * 86_400 - 10)
+    log.end_run(long, "stopped")
+    log.beat_run(alive)
+    log.prune("orders", upto=0)
+    assert {one.id for one in log.runs(all=True)} == {ended, lost, long, alive}
+    clock.advance(20)
+    log.prune("orders", upto=0)
+    assert {one.id for one in log.runs(all=True)} == {long, alive}
+    assert log.beat_run(lost) == "run", "a run without a row goes on"
+    assert run_of(log, "next") > alive, "and its number is nobody else's"
 
 
 @pytest.mark.shows("K48")

@@ -55,6 +55,7 @@ WAKE_EVERY_SECONDS: Final = 0.005  # a process notifies idle workers at most onc
 IDLE_CLAIM_SECONDS: Final = 5.0  # an idle worker claims again after so many, whatever it was told
 RUN_BEAT_SECONDS: Final = 3.0  # between two heartbeats of a run
 RUN_LOST_SECONDS: Final = 30.0  # a run without a heartbeat for so long counts as lost
+RUN_KEPT_DAYS: Final = 30  # after the end of a run, or its last heartbeat: a prune of any stream removes its row
 IDLE_CLAIMS_PER_SECOND: Final = 10  # of one engine: with many groups each waits longer
 SOLO_DEATHS: Final = (
     10  # events that took their process down, in a row and without a success, before the group is paused

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 import orjson
@@ -130,6 +130,7 @@ class Pruning:
         tx.run("prune.lock")
         self._thin(tx)
         tx.run("prune.fingerprints")
+        tx.run("prune.runs", before=tx.now() - timedelta(days=limits.RUN_KEPT_DAYS))
         detail = orjson.dumps({"upto": self.upto, "keep_dead": self.keep_dead}).decode()
         tx.run(
             "audit.add",

@@ -1,5 +1,29 @@
 -- Prune: what removes events, and what was recorded about them.
 
+-- What a run did is the sum over its leases; what its removed leases had counted is added up in its row.
+alter table penstock.runs add column if not exists published bigint not null default 0;
+alter table penstock.runs add column if not exists failed bigint not null default 0;
+alter table penstock.runs add column if not exists dead bigint not null default 0;
+alter table penstock.runs add column if not exists released bigint not null default 0;
+
+create or replace function penstock.keep_counts() returns trigger
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+  -- in order, so that two that remove leases of the same runs do not wait for each other
+  perform 1 from penstock.runs where id in (select run from removed_leases) order by id for no key update;
+  update penstock.runs r
+     set published = r.published + s.published, failed = r.failed + s.failed, dead = r.dead + s.dead,
+         released = r.released + s.released
+    from (select run, coalesce(sum(published), 0) as published, coalesce(sum(failed), 0) as failed,
+                 coalesce(sum(dead), 0) as dead, coalesce(sum(released), 0) as released
+            from removed_leases where run is not null group by run) s
+   where r.id = s.run;
+  return null;
+end $$;
+drop trigger if exists keep_counts on penstock.leases;
+create trigger keep_counts after delete on penstock.leases referencing old table as removed_leases
+  for each statement execute function penstock.keep_counts();
+
 -- The events of a stream in (low, high] but those that are kept, with their rows and their lines in the attempt log.
 create or replace function penstock.prune_range(a_stream text, low bigint, high bigint, kept bigint[], last bigint)
 returns void language plpgsql security definer set search_path = pg_catalog, pg_temp as $$

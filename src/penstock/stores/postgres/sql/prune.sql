@@ -73,6 +73,10 @@ select penstock.prune_leases(%(group_id)s, %(most)s) as removed;
 -- name: prune.fingerprints
 select penstock.prune_fingerprints();
 
+-- name: prune.runs
+-- Runs that ended, or were last heard of, long ago (the end of a run is its last heartbeat).
+delete from penstock.runs where heartbeat_at < %(before)s;
+
 -- name: prune.drop_steps
 delete from penstock.tally_step where stream = %(stream)s and upto = any(%(marks)s::bigint[]);
 

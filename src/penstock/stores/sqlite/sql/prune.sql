@@ -137,6 +137,10 @@ delete from penstock_fingerprints
                            union all
                            select fingerprint from penstock_leases where fingerprint is not null);
 
+-- name: prune.runs
+-- Runs that ended, or were last heard of, long ago (the end of a run is its last heartbeat).
+delete from penstock_runs where heartbeat_at < :before;
+
 -- name: prune.drop_steps
 delete from penstock_tally_step where stream = :stream and upto in (select value from json_each(:marks));
 

@@ -9,12 +9,14 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
+import psycopg
 import pytest
 
 import penstock
 from penstock.stores import tally
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import drain, orders, raw
+from tests.support.logs import MakeLog
 
 
 def truth(log: penstock.Log, stream: str, group: str, now: datetime) -> tuple[Counter[str], float | None]:
@@ -178,6 +180,31 @@ def test_the_tally_stays_small_with_many_streams(
         "busy": 1000,
         **{f"s{number}": 10 for number in range(100)},
     }
+
+
+@pytest.mark.shows("K38")
+def test_one_counts_the_log_and_the_others_do_not_wait(
+    make_log: MakeLog, log_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tally, "TALLY_EVERY", 10)
+    log, other = make_log(), make_log()
+    orders(log, 95)
+    if log.store.kind == "postgresql":
+        with psycopg.connect(log_url) as counting, statements(other) as ran:
+            counting.execute("select * from penstock.tally_mark for update")
+            assert other.reap() == 0, "it does not wait for who is counting"
+        assert ran["tally.turn"] == 1 and not ran["tally.mark"] and not ran["tally.add"]
+    with statements(log) as ran:
+        log.reap()
+    assert ran["tally.add"] == 9
+    with statements(other) as ran:
+        other.reap()
+    assert not ran["tally.turn"], "nothing to count: nobody locks anything"
+    orders(log, 5)
+    with statements(other) as ran:
+        other.reap()
+    assert ran["tally.add"] == 1
+    assert [one.events for one in log.stats().streams] == [100]
 
 
 @pytest.mark.shows("K38")

@@ -17,10 +17,16 @@ def advance(tx: Transaction, blocks: int = _BLOCKS_AT_ONCE) -> int:
     row = tx.one("tally.last")
     before = 0 if row is None else int(row.upto)
     horizon = tx.horizon()
+    if before + TALLY_EVERY > horizon:
+        return before
+    turn = tx.one("tally.turn")
+    if turn is None:
+        return before  # somebody else is counting
+    before = int(turn.upto)
     for _ in range(blocks):
         upto = before + TALLY_EVERY
         if upto > horizon or not tx.run("tally.mark", upto=upto):
-            break  # not final yet, or somebody else is counting this block
+            break  # not final yet, or somebody has just counted this block
         grown = {row.stream for row in tx.rows("tally.add", before=before, upto=upto)}
         if grown:
             tx.run("tally.keep", upto=upto, growth=TALLY_GROWTH, streams=sorted(grown))

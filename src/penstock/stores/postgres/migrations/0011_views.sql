@@ -1,8 +1,9 @@
 -- Counting and looking at a cost that follows what is asked for.
 
--- The tally. `tally_mark`: how far the log is counted. `tally_now`: events per stream and type up to that mark.
--- `tally_step`: the same at earlier marks, kept for a stream only once it has grown enough, so that ten thousand streams
--- do not repeat themselves at every mark. All of them count events that are there: prune takes along what it removes.
+-- The tally. `tally_mark`: how far the log is counted; there is always one, and whoever counts locks it. `tally_now`:
+-- events per stream and type up to that mark. `tally_step`: the same at earlier marks, kept for a stream only once it has
+-- grown enough, so that ten thousand streams do not repeat themselves at every mark. All of them count events that are
+-- there: prune takes along what it removes.
 create table if not exists penstock.tally_mark (
   upto bigint primary key
 );
@@ -19,7 +20,7 @@ create table if not exists penstock.tally_step (
   events     bigint not null,
   primary key (stream, upto, event_type)
 );
-insert into penstock.tally_mark (upto) select max(upto) from penstock.tally having max(upto) is not null on conflict do nothing;
+insert into penstock.tally_mark (upto) select coalesce(max(upto), 0) from penstock.tally on conflict do nothing;
 insert into penstock.tally_now (stream, event_type, events)
 select stream, event_type, events from penstock.tally
  where upto = (select max(upto) from penstock.tally) and stream <> '' on conflict do nothing;

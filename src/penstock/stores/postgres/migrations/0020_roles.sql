@@ -62,12 +62,12 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     ('reader', 'select', 'all tables in schema penstock'),
     ('reader', 'select', 'all sequences in schema penstock'),
     ('worker', 'insert, update', 'penstock.leases, penstock.deliveries, penstock.groups, penstock.writes, penstock.runs, '
-                                 'penstock.tally_now, penstock.fingerprints'),
+                                 'penstock.tally_mark, penstock.tally_now, penstock.fingerprints'),
     ('worker', 'insert, update, delete', 'penstock.returned, penstock.state, penstock.circuits, penstock.staging_attempts, '
                                          'penstock.staged'),
     ('worker', 'insert, delete', 'penstock.staged_rows, penstock.renames'),
     ('worker', 'insert', 'penstock.bindings, penstock.attempt_log, penstock.audit, penstock.tally, '
-                         'penstock.tally_mark, penstock.tally_step, penstock.reader_claims, penstock.range_actions'),
+                         'penstock.tally_step, penstock.reader_claims, penstock.range_actions'),
     ('worker', 'update', 'penstock.group_locks, penstock.standby_horizon'),
     ('worker', 'usage', 'penstock.leases_id_seq'),
     ('worker', 'execute', 'function penstock.remove_deliveries(integer, bigint)')

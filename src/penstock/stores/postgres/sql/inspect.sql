@@ -69,6 +69,10 @@ select s.stream, (select "offset" from penstock.events e where e.stream = s.stre
 -- name: tally.last
 select coalesce(max(upto), 0) as upto from penstock.tally_mark;
 
+-- name: tally.turn
+-- The last mark, for whoever comes first; nobody waits for it. (A row and no advisory lock: strangers cannot hold it.)
+select upto from penstock.tally_mark where upto = (select max(upto) from penstock.tally_mark) for update skip locked;
+
 -- name: tally.mark
 -- Whoever inserts the mark counts its block.
 insert into penstock.tally_mark (upto) values (%(upto)s) on conflict do nothing;

@@ -20,7 +20,7 @@ create table if not exists penstock_tally_step (
   primary key (stream, upto, event_type)
 ) without rowid;
 insert or ignore into penstock_tally_mark (upto)
-select upto from (select max(upto) as upto from penstock_tally) where upto is not null;
+select coalesce(max(upto), 0) from penstock_tally;
 insert or ignore into penstock_tally_now (stream, event_type, events)
 select stream, event_type, events from penstock_tally
  where upto = (select max(upto) from penstock_tally) and stream <> '';

@@ -72,6 +72,10 @@ select s.stream, (select max("offset") from penstock_events e where e.stream = s
 -- name: tally.last
 select coalesce(max(upto), 0) as upto from penstock_tally_mark;
 
+-- name: tally.turn
+-- BEGIN IMMEDIATE made this the only transaction that writes.
+select max(upto) as upto from penstock_tally_mark;
+
 -- name: tally.mark
 -- Whoever inserts the mark counts its block.
 insert into penstock_tally_mark (upto) values (:upto) on conflict do nothing;

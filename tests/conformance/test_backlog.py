@@ -32,7 +32,8 @@ def backlog(postgres: PostgresServer) -> Iterator[str]:
             insert into penstock.events (stream, event_id, event_type, payload, ordering_key, bucket)
             select 'orders', gen_random_uuid(),
                    case when mod(n, 100000) = 500 then 'rare' when mod(n, 50) = 0 then 'some' else 'other' end, '{}',
-                   'k' || mod(n, 997), mod(mod(n, 997), 256) from generate_series(1, %s) n""",
+                   'k' || mod(n, 997), get_byte(sha256(convert_to('k' || mod(n, 997), 'UTF8')), 0)
+              from generate_series(1, %s) n""",
             (EVENTS,),
         )
         log.create_group("orders", "some", types=["some"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -363,6 +364,8 @@ def test_outcomes_are_written_only_in_an_open_lease(log: penstock.Log, log_url: 
                 sql("rollback")
         held = log.claim("orders", "g", claimed_by="w", lease_seconds=0.001)
         assert held is not None
+        while datetime.now(UTC) <= held.expires_at + timedelta(milliseconds=5):
+            pass  # SQLite's clock has milliseconds
         for sql in clients:
             for statement in (publish, bury):
                 with pytest.raises(sql.refusal, match="expired"):

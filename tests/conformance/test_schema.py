@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import uuid
 from pathlib import Path
 
 import pytest
@@ -77,8 +78,9 @@ def test_a_role_that_may_not_create_gets_advice(postgres: PostgresServer) -> Non
 
     url = postgres.create_database()
     with psycopg.connect(url, autocommit=True) as owner:
-        owner.execute("create role nobody_special login")
-    other = url.replace("postgres@", "nobody_special@")
+        role = f"nobody_{uuid.uuid4().hex[:12]}"
+        owner.execute(f"create role {role} login")
+    other = url.replace("postgres@", f"{role}@")
     with pytest.raises(penstock.SchemaMissing) as caught:
         penstock.open(other)
     assert "penstock init" in caught.value.hint

@@ -211,6 +211,7 @@ def test_one_counts_the_log_and_the_others_do_not_wait(
 def test_reap_and_stats_ask_as_much_for_many_groups_as_for_few(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
     orders(log, 20)
+    log.reap()  # notes the horizon for standbys
     asked = []
     for many in (range(3), range(3, 60)):
         for number in many:

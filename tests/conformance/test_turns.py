@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -33,8 +34,9 @@ def test_a_stranger_cannot_stop_the_claims_of_a_group(postgres_log: penstock.Log
         lease = postgres_log.claim("orders", "g", claimed_by="w")
         assert lease is not None
         lease.settle()
-        stranger.execute("create role nobody_special login")
-        stranger.execute("set role nobody_special")
+        role = f"stranger_{uuid.uuid4().hex[:12]}"
+        stranger.execute(f"create role {role} login")
+        stranger.execute(f"set role {role}")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             stranger.execute("select 1 from penstock.group_locks for update")
         stranger.rollback()

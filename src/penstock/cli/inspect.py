@@ -92,11 +92,7 @@ def _read(
     log: Log, stream: str, event_type: str | None, *, since: datetime | None, until: datetime | None, after: int
 ) -> Iterator[Event]:
     if since is not None:
-        with log.store.transaction(write=False) as tx:
-            first = tx.one("group.offset_at", stream=stream, at=since)
-        if first is None or first.offset is None:
-            return
-        after = max(after, first.offset - 1)
+        after = max(after, log.position(stream, since))
     while page := log.read(stream, after=after, limit=_PAGE):
         for event in page:
             created = event.created_at

@@ -215,7 +215,7 @@ class Worker:
         if idle.unavailable is not None and idle.unavailable != self._told:
             wait = 0.0 if idle.seconds is None else idle.seconds
             name, why = self.subscription.name, idle.unavailable
-            logger.warning("%s: the target is unavailable (%s); next try in %.3g s", name, why, wait)
+            logger.warning("%s: the target is unavailable (%s); next try in %g s", name, why, round(wait, 1))
         self._told = idle.unavailable
 
     def _give_back_ahead(self) -> None:

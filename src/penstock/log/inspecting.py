@@ -24,6 +24,11 @@ class Inspecting(Transacting):
         """The names of all streams; a stream exists by being appended to."""
         return [name for name, _ in self._run(inspect.streams, write=False)]
 
+    def position(self, stream: str, where: str | int | datetime) -> int:
+        """The offset behind which a position lies: "beginning", "end", an offset, or a time of creation."""
+        known = checking.position(where, "where")
+        return self._run(lambda tx: groups.position(tx, stream, known), write=False)
+
     def event(self, stream: str, event_id: Any) -> Event:
         """One event, by its id or its offset."""
         known, offset = checking.event_of(event_id)

@@ -19,14 +19,19 @@ JSON: Final = "application/json"
 BINARY: Final = "application/octet-stream"
 
 
+def plain(text: str) -> str:
+    """The same text as nothing but text: of an enum, or of a class that only the handler's process knows."""
+    return text if type(text) is str else str.__str__(text)
+
+
 def encode_payload(payload: Any, content_type: str | None) -> tuple[bytes, str]:
     """Payload bytes and content type: bytes stay as they are, everything else becomes JSON."""
     if payload is None:
         raise MissingField("payload is missing: None is not a payload (use {} or b'' if you mean empty).")
     if isinstance(payload, bytes | bytearray | memoryview):
-        encoded, kind = bytes(payload), content_type or BINARY
+        encoded, kind = bytes(payload), plain(content_type or BINARY)
     else:
-        encoded, kind = encode_json(payload), content_type or JSON
+        encoded, kind = encode_json(payload), plain(content_type or JSON)
     check_size(encoded)
     return encoded, kind
 
@@ -86,7 +91,7 @@ def encode_headers(headers: Mapping[str, str] | None) -> str | None:
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise InvalidInput(f"headers must map text to text; {name!r} does not.")
-    return _small_json(dict(headers), "headers", HEADERS_BYTES)
+    return _small_json({plain(name): plain(value) for name, value in headers.items()}, "headers", HEADERS_BYTES)
 
 
 def encode_metadata(metadata: Mapping[str, Any] | None) -> str | None:
@@ -134,7 +139,7 @@ def decode_headers(text: str | None) -> dict[str, str]:
 
 def error_text(error: Any) -> str:
     """The text of an error as it is stored: printable by any database, and short."""
-    text = str(error) or type(error).__name__
+    text = plain(str(error)) or type(error).__name__
     if text.isascii() and len(text) <= ERROR_BYTES and "\x00" not in text:  # as nearly always
         return text
     cleaned = text.replace("\x00", "\\0").encode("utf-8", "backslashreplace")
@@ -145,10 +150,10 @@ def error_code(error: Any) -> str:
     """A short stable word for an error: its own code, else its class name."""
     try:
         code = getattr(error, "code", None)
-    except Exception:  # a property of the user's
+    except BaseException:  # a property of the user's
         code = None
     if isinstance(code, str) and _CODE.match(code):
-        return code
+        return plain(code)
     return type(error).__name__[:128] if isinstance(error, BaseException) else "error"
 
 

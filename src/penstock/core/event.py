@@ -26,7 +26,7 @@ def check_name(name: Any, what: str) -> str:
         raise MissingField(f"{what} is missing.")
     if not isinstance(name, str) or not NAME.match(name):
         raise InvalidName(f"{what} {str(name)[:140]!r} is not a valid name.")
-    return name
+    return codec.plain(name)
 
 
 def check_key(key: Any, what: str) -> str | None:
@@ -43,7 +43,7 @@ def check_key(key: Any, what: str) -> str | None:
         raise TooLarge(f"{what} has {len(encoded):,} bytes; the limit is {KEY_BYTES}.")
     if b"\0" in encoded:
         raise InvalidInput(f"{what} contains a NUL character, which databases do not store.")
-    return key
+    return codec.plain(key)
 
 
 def check_text(text: Any, what: str) -> str | None:
@@ -97,7 +97,7 @@ def event_id(text: str) -> uuid.UUID:
 def parse_event_id(value: Any) -> uuid.UUID:
     """A uuid, the text of one, or a ULID (its 128 bits)."""
     if isinstance(value, uuid.UUID):
-        return value
+        return value if type(value) is uuid.UUID else uuid.UUID(int=value.int)  # drivers have their own classes
     if isinstance(value, str):
         try:
             return _from_ulid(value) if len(value) == _ULID_LENGTH else uuid.UUID(value)

@@ -86,7 +86,7 @@ def _text(error: BaseException) -> str:
     """The words of an exception. A KeyError's are only a key, which says nothing without its class."""
     try:
         text = codec.error_text(error)
-    except Exception:
+    except BaseException:
         return "an exception whose text cannot be made"
     return codec.error_text(f"KeyError: {text}") if type(error) is KeyError and error.args else text
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from penstock.core import codec
 from penstock.core.event import NewEvent
 from penstock.core.events import Event
 from penstock.engine.state import KeyState, Written
@@ -121,7 +122,7 @@ class Context:
             check_user_sql(sql)
         except UserSqlError as error:
             raise EffectRefused(str(error)) from error
-        self._record().execute.append((sql, tuple(_parameter(one) for one in params)))
+        self._record().execute.append((codec.plain(sql), tuple(_parameter(one) for one in params)))
 
     def _record(self) -> Recorded:
         if self.recorded is None:

@@ -16,8 +16,9 @@ class Inline:
         self._runner = runner_for(subscription)
         self.marks = Marks(subscription.policy.concurrency, subscription.policy.batch_size)
 
-    def start(self) -> None:
+    def start(self) -> bool:
         """Nothing to start."""
+        return True
 
     def run(self, work: Work) -> None:
         """Call the handlers until the end of the lease, or until the stop flag is up."""

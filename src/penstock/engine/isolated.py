@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from penstock.engine.travelling import travelling
 from penstock.engine.work import Work
 from penstock.errors import HandlerUnreachable
 
+logger = logging.getLogger("penstock")
 _TICK = 0.05  # seconds between two looks at a handler's time and memory
 _CHUNK = 2_000  # events sent at once
 _CHUNK_BYTES = 8 * 2**20
@@ -42,13 +44,26 @@ class Isolated:
         # with every success: a leak or a killer always leaves progress behind.
         self.chunk = _CHUNK
         self._quiet = 0
+        self._loaded = False  # at least once
 
-    def start(self) -> None:
-        """Have a process ready, with its handlers loaded."""
+    def start(self) -> bool:
+        """Have a process ready, with its handlers loaded; False if what was loaded before cannot be right now.
+
+        A handler that never loaded is a mistake, and raises. One that did may be killed while it loads again, or need
+        something that is away for a moment: that is no reason to end an engine.
+        """
         if self._process is None:
-            self._process = HandlerProcess(self._hello, self.marks)
-            self._process.wait_ready()
+            process = HandlerProcess(self._hello, self.marks)
+            try:
+                process.wait_ready()
+            except HandlerUnreachable as error:
+                if not self._loaded:
+                    raise
+                logger.warning("%s: %s It is tried again.", self.subscription.name, error.message)
+                return False
+            self._process, self._loaded = process, True
             self._hello = replace(self._hello, modules=())  # one that takes over from a dead one is in a hurry
+        return True
 
     def stop(self) -> None:
         """Let the process go, for good."""
@@ -66,7 +81,8 @@ class Isolated:
             self._retire()  # what took a process down begins in a fresh one
         elif self._process is not None and self._process.gone():
             self.end()
-        self.start()
+        if not self.start():
+            return  # the lease goes back untouched
         assert self._process is not None
         work.began = time.monotonic()
         _Run(self, self._process, work).run()
@@ -106,6 +122,9 @@ class _Run:
         self._sent: deque[tuple[int, int]] = deque()
         self._since: dict[int, tuple[int, float]] = {}  # slot -> (what is in it, since when)
         self._looked = time.monotonic()
+        # Marks that stay if the report is lost: a success is one only where there is nothing else to report.
+        plain = not isolated.subscription.wants_context
+        self._kept = {Mark.UNTOUCHED, Mark.DONE} if plain else {Mark.UNTOUCHED}
         count = len(work.events)
         self._most = math.ceil(count / max(1, math.ceil(work.events.nbytes() / _CHUNK_BYTES)))
 
@@ -177,6 +196,8 @@ class _Run:
         running = [place for place in marks.running() if marks.events[place] in (Mark.UNTOUCHED, Mark.RUNNING)]
         for slot in range(len(marks.slots)):
             marks.slots[slot] = 0
+        if not running:  # it may have died of what it was about to report
+            running = [place for place in range(first, last) if marks.events[place] not in (*self._kept, Mark.HELD)]
         self._take_back()
         if culprit is not None:
             work.blame(culprit, failure)
@@ -189,12 +210,11 @@ class _Run:
 
     def _take_back(self) -> None:
         """What was sent and not reported goes back; only what left no trace but its mark stays done."""
-        work = self._work
-        keep_done = not self._isolated.subscription.wants_context
+        marks = self._work.marks.events
         for first, last in self._sent:
             for place in range(first, last):
-                if not (keep_done and work.marks.events[place] == Mark.DONE):
-                    work.marks.events[place] = Mark.UNTOUCHED
+                if marks[place] not in self._kept:
+                    marks[place] = Mark.UNTOUCHED
         self._sent.clear()
 
 

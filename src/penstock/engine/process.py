@@ -109,7 +109,7 @@ class HandlerProcess:
                 if ready & ~select.POLLOUT:
                     data = self._socket.recv(_READ)
                     if not data:
-                        return self.kill()
+                        return self._ended()
                     self._incoming.extend(header for header, _ in self._frames.feed(data))
                 if ready & select.POLLOUT:
                     self._write()
@@ -152,9 +152,13 @@ class HandlerProcess:
         self._socket.close()
         return Died(self._child.wait())
 
+    def _ended(self) -> Died:
+        """It has hung up: how it ends says more than that we ended it."""
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(_STOP_SECONDS)
+        return self.kill()
+
     def stop(self) -> None:
         """Let it end by itself, for a moment."""
         self._socket.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._child.wait(_STOP_SECONDS)
-        self.kill()
+        self._ended()

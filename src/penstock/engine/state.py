@@ -133,8 +133,11 @@ class KeyState(MutableMapping[str, Any]):
         return thaw(stored)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if name not in self._before and name not in self.written and check_key(name, "state name") is None:
-            raise InvalidInput("A state needs a name.")
+        if type(name) is not str or (name not in self._before and name not in self.written):
+            checked = check_key(name, "state name")
+            if checked is None:
+                raise InvalidInput("A state needs a name.")
+            name = checked
         if type(value) is int and -(2**63) <= value < 2**63:  # freeze() would say the same
             self.written[name] = value
         else:
@@ -150,7 +153,7 @@ class KeyState(MutableMapping[str, Any]):
         if not number or not 0 < ttl_seconds <= LONGEST_SECONDS:
             raise InvalidInput(f"ttl_seconds must be a positive number of at most a century, not {ttl_seconds!r}.")
         self[name] = value
-        self.written[name] = WithTtl(self.written[name], ttl_seconds)
+        self.written[name] = WithTtl(self.written[name], float(ttl_seconds))
         self.special = True
 
     put = set

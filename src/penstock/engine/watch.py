@@ -68,6 +68,8 @@ class Watch:
             watched = self._watched.get(lease.id)
             if watched is not None:
                 watched.marks, watched.seconds, watched.stuck_seconds = marks, seconds, stuck_seconds
+            else:
+                marks.stop[0] = 1  # it was lost while it waited for its turn
         try:
             yield
         finally:
@@ -108,9 +110,10 @@ class Watch:
         try:
             one.lease.extend()
         except LeaseLost:
-            self.drop(one.lease)
-            if one.marks is not None:
-                one.marks.stop[0] = 1  # whatever it still does will not count
+            with self._changed:  # nobody takes the marks away meanwhile
+                self._watched.pop(one.lease.id, None)
+                if one.marks is not None:
+                    one.marks.stop[0] = 1  # whatever it still does will not count
         except Exception as error:  # whatever it is, the other leases need this thread
             if not isinstance(error, AWAY):
                 logger.warning("lease %d: its heartbeat failed: %s", one.lease.id, error)

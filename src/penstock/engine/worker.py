@@ -35,6 +35,7 @@ from penstock.log.log import Log
 T = TypeVar("T")
 logger = logging.getLogger("penstock")
 _REST_SECONDS = 0.1  # between two looks of a quiet worker at whether to go on
+_RELOAD_SECONDS = 2.0  # between two tries to load handlers again
 _SETTLES = 2  # at a time: a lease of a few retries is handled before the one before it is settled
 
 
@@ -43,8 +44,8 @@ class Executor(Protocol):
 
     marks: Marks
 
-    def start(self) -> None:
-        """Have everything ready."""
+    def start(self) -> bool:
+        """Have everything ready; False if that is to be tried again later."""
 
     def run(self, work: Work) -> None:
         """Run what is untouched until the end, or until the stop flag is up."""
@@ -124,7 +125,10 @@ class Worker:
             self._executor.start()
             while not self._stopping.is_set() and not self.until():
                 if self._quiet.is_set():
-                    self._rest()
+                    self._rest(_REST_SECONDS)
+                    continue
+                if not self._executor.start():
+                    self._rest(_RELOAD_SECONDS)
                     continue
                 if pace.careful:
                     self._wait_for_settles()
@@ -158,11 +162,11 @@ class Worker:
         """What a stop has ended may begin again."""
         self._stopping.clear()
 
-    def _rest(self) -> None:
-        """Hold nothing, until told to go on or to stop."""
+    def _rest(self, seconds: float) -> None:
+        """Hold nothing for a while, or until told to stop."""
         self._wait_for_settles()
         self._give_back_ahead()
-        self._stopping.wait(_REST_SECONDS)
+        self._stopping.wait(seconds)
 
     def _waiting(self) -> Waiting | Watched:
         if self.lookout is None:

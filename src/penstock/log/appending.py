@@ -24,6 +24,7 @@ FIELDS: Final = frozenset(
         "content_type",
     }
 )
+_TEXT: Final = frozenset({str, type(None)})  # and no class of the user's
 _SIMPLE: Final = frozenset({"payload", "type", "ordering_key"})  # what goes column by column
 
 
@@ -84,6 +85,8 @@ def _columns(stream: str, items: list[Any]) -> EventColumns | None:
         buckets = {key: bucket_of(key) for key in set(keys) if check_key(key, "ordering_key") is not None}
         for event_type in set(types):
             check_name(event_type, "type")
+        if {*map(type, types), *map(type, keys)} - _TEXT:
+            return None
     except (TypeError, ValueError, KeyError, AttributeError, InvalidInput):
         return None
     return EventColumns(stream, uuid7_many(len(items)), types, payloads, keys, buckets)

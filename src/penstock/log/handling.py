@@ -20,7 +20,7 @@ class RetryLater(Exception):
                 f"after_seconds must be a number between 0 and a year of seconds, not {after_seconds!r}."
             )
         super().__init__(message)
-        self.after_seconds = after_seconds
+        self.after_seconds = after_seconds if type(after_seconds) is int else float(after_seconds)
 
     def __reduce__(self) -> tuple[type[RetryLater], tuple[float, str]]:
         return RetryLater, (self.after_seconds, str(self))

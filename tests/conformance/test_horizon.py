@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,44 @@ def test_reading_skips_nothing_on_either_store(log: penstock.Log, tmp_path: Path
         seen += [event.event_id for event in events]
         after = events[-1].offset
     assert seen == ids and log.read("elsewhere") == [] and tmp_path.exists()
+
+
+@pytest.mark.shows("K20")
+@pytest.mark.parametrize("limit", [10, 1_000])
+def test_the_first_dated_event_is_not_early_when_it_commits_in_the_middle_of_a_claim(
+    postgres_log: penstock.Log, postgres_log_url: str, limit: int
+) -> None:
+    import psycopg
+
+    postgres_log.create_group("orders", "g")
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    with psycopg.connect(postgres_log_url) as slow:
+        postgres_log.append("orders", {"n": 1}, type="t", available_at=tomorrow, connection=slow)
+
+        def meanwhile(when: str, block: str) -> None:
+            if (when, block) == ("after", "claim.look"):  # the claimer has seen no dated event …
+                slow.commit()  # … and sees nobody announced
+
+        with penstock.open(postgres_log_url, hook=meanwhile) as claimer:
+            assert claimer.claim("orders", "g", limit=limit, claimed_by="w") is None
+    assert postgres_log.delivery("orders", "g", 1).state == "PENDING"
+
+
+@pytest.mark.shows("K49")
+def test_a_standby_is_told_no_more_than_the_horizon_while_a_circuit_is_open(
+    postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
+    import psycopg
+
+    log = postgres_log
+    log.create_group("orders", "g")
+    log.append("orders", {"n": 1}, type="t")
+    lease = log.claim("orders", "g", claimed_by="w")
+    assert lease is not None
+    lease.settle(released=[event.event_id for event in lease.events], unavailable="down")
+    with psycopg.connect(postgres_log_url) as slow, raw(postgres_log_url) as sql:
+        first = log.append("orders", {"n": 2}, type="t", connection=slow)
+        log.append("orders", {"n": 3}, type="t")
+        assert log.claim("orders", "g", claimed_by="w") is None
+        ((told,),) = sql("select upto from penstock.standby_horizon")
+        assert told < first.offset

@@ -98,7 +98,8 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading, Runs):
             if isinstance(found, LeaseRow):
                 return found
             if isinstance(found, Idle):
-                self._note_horizon(found.horizon)
+                if found.unavailable is None:  # else nobody asked who was appending
+                    self._note_horizon(found.horizon)
                 if found.horizon - self._counted >= limits.TALLY_EVERY:  # whoever is idle counts the log
                     self._counted = self._run(lambda tx: tally.advance(tx, blocks=_IDLE_BLOCKS))
                 return found

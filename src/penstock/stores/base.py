@@ -87,8 +87,8 @@ class Transaction(Protocol):
         """The time for a statement that can ask the database itself; None where it had better do so."""
 
     def look(self, block: str, **params: Any) -> list[Row]:
-        """Run a block, and know the horizon as of a moment behind it: where that takes a statement of its own, both
-        make one round trip."""
+        """Run the block with which a claimer looks around: in one round trip it finds the last offset, who appends,
+        and behind that everything else."""
 
     def finish(
         self, block: str, *, read: tuple[str, Mapping[str, Any]] | None = None, **params: Any

@@ -43,7 +43,7 @@ class PostgresTransaction:
         self._place = place
         self._began: datetime | None = None
         self._began_here = 0.0
-        self._bounds: list[int] | None = None  # announced by appenders, read behind the last look
+        self._bounds: list[int] | None = None  # announced by appenders, as the last look found them
         self.ended = False  # committed with the last statement
         self.worth_a_commit = True
 
@@ -140,9 +140,9 @@ class PostgresTransaction:
         return None if self._store.clock is None else self._store.clock.now()
 
     def look(self, block: str, **params: Any) -> list[Row]:
-        found, announced = self._send([(block, params), ("horizon.announced", {})])
-        self._bounds = [row.bound for row in announced.fetchall()]
-        return found.fetchall()
+        found = self.rows(block, **params)
+        self._bounds = found[0].bounds if found else None
+        return found
 
     def finish(
         self, block: str, *, read: tuple[str, Mapping[str, Any]] | None = None, **params: Any

@@ -30,10 +30,28 @@ create index if not exists deliveries_halted on penstock.deliveries (group_id, b
  where in_order and state = 'DEAD' and reason is distinct from 'skipped';
 drop index if exists penstock.deliveries_key;
 
+-- The bounds that appenders announced, to be read in a later statement than the sequence. A bound has 31 bits: it lies less
+-- than 2^30 below (or, announced since, above) the value of the sequence. Anybody can take an advisory lock; a bound counts
+-- if its transaction, prepared or not, also holds what every INSERT into events holds and only a role with rights can get.
+-- Roles are not looked at: SET ROLE, a SECURITY DEFINER function or a REVOKE would hide an appender.
+create or replace function penstock.announced() returns setof bigint
+language sql stable as $$
+  select distinct a.objid::bigint from pg_catalog.pg_locks a
+   where a.locktype = 'advisory' and a.objsubid = 2 and a.mode = 'ShareLock' and a.granted
+     and a.classid = 'penstock.events_offset_seq'::regclass::oid
+     and a.database = (select oid from pg_catalog.pg_database where datname = current_database())
+     and a.virtualtransaction in (
+           select w.virtualtransaction from pg_catalog.pg_locks w
+            where w.locktype = 'relation' and w.relation = 'penstock.events'::regclass::oid and w.database = a.database
+              and w.mode = 'RowExclusiveLock' and w.granted)
+$$;
+
 -- The first step of a claim, as a function, because a session plans its statements once: take the group's turn, then, in
--- later statements that see what the last holder left behind, the group with its bindings and every lane as the claimer
--- finds it: the cursor, the newest lease and those that are open (the newest names those that were open before it, so that
--- ended leases are never visited); whether the group has anything but ranges; the last value of the sequence.
+-- later statements that see what the last holder left behind, the last value of the sequence, and behind it the announced
+-- bounds; then the group with its bindings and every lane as the claimer finds it: the cursor, the newest lease and those
+-- that are open (the newest names those that were open before it, so that ended leases are never visited); whether the group
+-- has anything but ranges. (Asked before the bounds, it would overlook the first dated event of a stream, if that is
+-- committed just then.)
 drop function if exists penstock.claim_look(text, text, timestamptz);
 create function penstock.claim_look(a_stream text, a_group text, at timestamptz)
 returns table (group_id integer, stream text, group_name text, ordering text, keyed boolean, lanes smallint,
@@ -45,12 +63,13 @@ returns table (group_id integer, stream text, group_name text, ordering text, ke
                error_code text, probe bigint, probe_expires_at timestamptz,
                lane integer, cursor bigint, total bigint, last_lease bigint, last_was_range boolean,
                open_ids bigint[], expired_ids bigint[], expires_at timestamptz, has_returned boolean,
-               has_rows boolean, has_dated boolean, last bigint, looked_at timestamptz)
+               has_rows boolean, has_dated boolean, last bigint, bounds bigint[], looked_at timestamptz)
 language plpgsql as $$
 #variable_conflict use_column
 declare
-  g    record;
-  last bigint;
+  g      record;
+  last   bigint;
+  bounds bigint[];
 begin
   perform 1 from penstock.groups one join penstock.group_locks l on l.group_id = one.group_id
     where one.stream = a_stream and one.group_name = a_group for update of l;
@@ -69,6 +88,7 @@ begin
     return;
   end if;
   select case when is_called then last_value else 0 end into last from penstock.events_offset_seq;
+  bounds := array(select penstock.announced());
   at := coalesce(at, clock_timestamp());
   return query
   select g.group_id, g.stream, g.group_name, g.ordering, g.keyed, g.lanes, g.starts, g.floor, g.matched_before,
@@ -80,7 +100,7 @@ begin
          exists (select 1 from penstock.returned r where r.group_id = g.group_id),
          exists (select 1 from penstock.deliveries d where d.group_id = g.group_id),
          exists (select 1 from penstock.events e where e.stream = a_stream and e.available_at is not null),
-         last, at
+         last, bounds, at
     from generate_series(0, g.lanes - 1) as l(lane)
     left join lateral (select f.high, f.total from penstock.leases f
                         where f.group_id = g.group_id and f.lanes = g.lanes and f.lane = l.lane and f.fresh

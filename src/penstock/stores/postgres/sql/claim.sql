@@ -3,18 +3,8 @@
 select case when is_called then last_value else 0 end as last from penstock.events_offset_seq;
 
 -- name: horizon.announced
--- … then, in a later statement, the bounds that appenders announced. A bound has 31 bits: it lies less than 2^30 below
--- (or, announced since, above) the value of the sequence. Anybody can take an advisory lock; a bound counts if its
--- transaction, prepared or not, also holds what every INSERT into events holds and only a role with rights can get.
--- Roles are not looked at: SET ROLE, a SECURITY DEFINER function or a REVOKE would hide an appender.
-select distinct a.objid::bigint as bound from pg_locks a
- where a.locktype = 'advisory' and a.objsubid = 2 and a.mode = 'ShareLock' and a.granted
-   and a.classid = 'penstock.events_offset_seq'::regclass::oid
-   and a.database = (select oid from pg_database where datname = current_database())
-   and a.virtualtransaction in (
-         select w.virtualtransaction from pg_locks w
-          where w.locktype = 'relation' and w.relation = 'penstock.events'::regclass::oid and w.database = a.database
-            and w.mode = 'RowExclusiveLock' and w.granted);
+-- … then, in a later statement, the bounds that appenders announced.
+select bound from penstock.announced() as a(bound);
 
 -- name: horizon.replayed
 -- What the primary has noted and this standby has replayed. Whatever had committed below it was replayed before it.

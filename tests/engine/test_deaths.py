@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.engine.isolated import Isolated
+from penstock.engine.local import LocalEngine
 from penstock.engine.settling import Settling
 from penstock.engine.state import LeaseState
 from penstock.engine.watch import Watch
@@ -20,6 +21,7 @@ from penstock.testing import VirtualClock
 from tests.conformance.helpers import orders
 from tests.engine import handlers, slow_to_load
 from tests.engine.driving import done, drain, lines, make_done, subscription
+from tests.support.logs import MakeLog
 
 PATIENT = penstock.Retry(max_attempts=6, base_seconds=0, jitter=0)
 ACTS = ["exit", "raise", "permanent", "kill", "hang"]
@@ -179,6 +181,41 @@ def test_the_time_of_a_lease_begins_with_its_first_event(
     shown = log.deliveries("orders", "g")
     assert {str(one.state) for one in shown} == {"PUBLISHED"}
     assert log.delivery("orders", "g", 2).attempts == 3
+    every_call_has_its_own_attempt(tmp_path / "notes")
+
+
+@pytest.mark.shows("K43")
+def test_three_engines_of_an_app_that_loads_longer_than_a_lease_may_take(
+    make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that hung once, rows of a lost lease, one that was lost alone: all of them end, after a few attempts."""
+    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+    monkeypatch.setenv("PENSTOCK_LOADS", "3.5")
+    log = make_log()
+    log.create_group("orders", "g", retry=PATIENT, lease_seconds=30)
+    append(log, [{"1": "hang"} if n in (60, 61) else {} for n in range(90)], lambda n: None)
+    lost_alone = log.claim("orders", "g", limit=1, claimed_by="killed", lease_seconds=0.2)
+    assert lost_alone is not None
+    lease = claimed(log, limit=40)
+    lease.settle(failed={event: "no" for event in lease.events})
+    lost = log.claim("orders", "g", limit=40, claimed_by="killed", lease_seconds=0.2)
+    assert lost is not None and not lost.is_range and len(lost) == 40
+    policy = {"retry": PATIENT, "batch_seconds": 2, "lease_seconds": 30, "timeout_seconds": 1}
+    engines = [
+        LocalEngine(make_log(), [subscription(slow_to_load.handle, **policy)], until_drained=True) for _ in range(3)
+    ]
+    for engine in engines:
+        engine.start()
+    try:
+        for engine in engines:
+            assert engine.wait(60), f"still at work: {engine.snapshot()}"
+    finally:
+        for engine in engines:
+            engine.stop()
+    shown = log.deliveries("orders", "g", limit=100)
+    assert {str(one.state) for one in shown} == {"PUBLISHED"} and len(shown) == 90
+    assert max(one.attempts for one in shown) <= 5, "lost, failed or hung once or twice, and never in vain"
+    assert sum(engine.snapshot()["orders/g"]["leases"] for engine in engines) <= 60
     every_call_has_its_own_attempt(tmp_path / "notes")
 
 

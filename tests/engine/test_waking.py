@@ -295,3 +295,49 @@ def test_an_idle_worker_comes_back_when_something_is_due(log: penstock.Log, only
     with idle_engine(log, heard.subscription()) as engine:
         until(lambda: heard.offsets == [1])
         assert engine.lookout.woke["due"]
+
+
+class Claims:
+    """How often a log was asked for a lease."""
+
+    def __init__(self, log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        claim = log.try_claim_unread
+
+        def counted(*args: Any, **options: Any) -> Any:
+            self.count += 1
+            return claim(*args, **options)
+
+        monkeypatch.setattr(log, "try_claim_unread", counted)
+
+
+@pytest.mark.shows("J10", "K31")
+@pytest.mark.parametrize("policy", [{}, {"ordering": "key"}, {"keyed": True}], ids=["plain", "ordered", "keyed"])
+def test_a_single_event_costs_two_claims(
+    log: penstock.Log, only_look: None, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any]
+) -> None:
+    """One that finds it, one that finds nothing more; whether the second is made beside the settle or after it."""
+    heard, claims = Heard(), Claims(log, monkeypatch)
+    with idle_engine(log, heard.subscription(**policy)) as engine:
+        claims.count = 0
+        for number in range(1, 6):
+            log.append("orders", {}, type="t", ordering_key="k")
+            until(lambda n=number: len(heard.offsets) == n and settled_down(engine))  # type: ignore[misc]
+        assert claims.count <= 2 * 5 + 1, "one that was too early is forgiven"
+
+
+@pytest.mark.shows("J10", "K20")
+def test_what_a_settle_brings_back_is_claimed_at_once(log: penstock.Log, never_look: None) -> None:
+    """Nobody but the worker itself can know: it neither looks nor is it notified."""
+    called: list[int] = []
+
+    def fails_twice(event: penstock.Event) -> None:
+        called.append(event.attempts)
+        if len(called) < 3:
+            raise ValueError("not yet")
+
+    log.append("orders", {}, type="t")
+    retry = penstock.Retry(max_attempts=5, base_seconds=0, jitter=0)
+    with idle_engine(log, subscription(fails_twice, isolation="inline", retry=retry)):
+        until(lambda: len(called) == 3)
+    assert called == [1, 2, 3]

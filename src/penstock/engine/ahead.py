@@ -39,6 +39,11 @@ class Ahead:
         self._closing = False
         self._handled = 0.0  # seconds the last lease took to handle
 
+    @property
+    def more(self) -> bool:
+        """Whether it looked as if there were more behind the last range."""
+        return self._more
+
     def handled(self, seconds: float) -> None:
         """The last lease took so long."""
         self._handled = seconds

@@ -123,6 +123,11 @@ class Subscription:
         return self.wants_context if self.policy.keyed is None else self.policy.keyed
 
     @property
+    def exclusive(self) -> bool:
+        """Whether a lane has one lease at a time."""
+        return self.ordered or self.keyed
+
+    @property
     def types(self) -> tuple[str, ...] | None:
         """What the group is bound to: everything its handlers want."""
         wanted: list[str] = []

@@ -84,6 +84,7 @@ class Worker:
     _ahead: Ahead = field(init=False)
     _settler: ThreadPoolExecutor = field(init=False)
     _settles: deque[Future[None]] = field(default_factory=deque)
+    _brought: threading.Event = field(default_factory=threading.Event)  # a settle left something to be claimed again
     _told: str | None = None  # what was last said about a target that is down
     _pace: Pace = field(init=False)
     _failures: FailureLog = field(init=False)
@@ -176,12 +177,18 @@ class Worker:
     # --- claim ---------------------------------------------------------------------------------------------------
 
     def _claim_now(self, limit: int) -> Taken | Idle:
-        """What there is; if there is nothing, what the last settles bring."""
-        if self._settles:
+        """What there is; if there is nothing, what the last settles bring. One look, where they bring nothing."""
+        alone = self.subscription.exclusive  # our own lease keeps us from what its lane has
+        if self._settles and (self._ahead.more or not alone):
+            self._brought.clear()
             found = self._claim(limit)
             if isinstance(found, Taken):
                 return found
             self._wait_for_settles()
+            saw_all = found.horizon > 0 and found.unavailable is None and not alone
+            if saw_all and not self._brought.is_set():
+                return found
+        self._wait_for_settles()
         return self._claim(limit)
 
     def _claim(self, limit: int) -> Taken | Idle:
@@ -274,6 +281,8 @@ class Worker:
         settling = Settling(lease, work)
         settled = self._patiently(lambda: self._report(settling, pace))
         self.watch.drop(lease)
+        if settled is None or settled.failed or settled.released:
+            self._brought.set()
         if settled is not None:
             self._failures.tell(work)
             self.counters.add(

@@ -155,3 +155,14 @@ def test_a_refused_heartbeat_stops_the_lease_in_work(log: penstock.Log) -> None:
     log.release(again.id, again.token)
     one._beat(watched)
     assert marks.stop[0] == 0, "by now the marks are those of the next lease"
+
+
+@pytest.mark.shows("K47")
+def test_an_error_may_come_from_an_enum(log: penstock.Log) -> None:
+    class Why(str, Enum):  # noqa: UP042 - this is the kind that is meant
+        GONE = "the order is gone"
+
+    log.create_group("orders", "g")
+    (event,) = orders(log, 1)
+    claimed(log).settle(dead={event: Why.GONE})
+    assert log.deliveries("orders", "g", state="DEAD", error=Why.GONE)[0].last_error == "the order is gone"

@@ -139,7 +139,7 @@ def decode_headers(text: str | None) -> dict[str, str]:
 
 def error_text(error: Any) -> str:
     """The text of an error as it is stored: printable by any database, and short."""
-    text = plain(str(error)) or type(error).__name__
+    text = plain(error if isinstance(error, str) else str(error)) or type(error).__name__
     if text.isascii() and len(text) <= ERROR_BYTES and "\x00" not in text:  # as nearly always
         return text
     cleaned = text.replace("\x00", "\\0").encode("utf-8", "backslashreplace")

@@ -1,0 +1,102 @@
+"""Engines in processes of their own that are killed, stopped and frozen at random; then everything is counted."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+import penstock
+from tests.engine import chaos_app
+from tests.engine.driving import done, lines, make_done
+from tests.support.running import Running
+
+ROOT = Path(__file__).parents[2]
+KEYS = 4
+PATIENCE = 150
+
+
+class Engines:
+    """Some engines on one log, each replaced when it is made to end."""
+
+    def __init__(self, stack: ExitStack, directory: Path, url: str, seed: int, count: int) -> None:
+        self._stack, self._directory = stack, directory
+        self._environment = {
+            "PENSTOCK_CHAOS": url,
+            "PENSTOCK_SEED": str(seed),
+            "PENSTOCK_NOTES": str(directory / "notes"),
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+        }
+        self._started = 0
+        self.running = [self._start() for _ in range(count)]
+
+    def _start(self) -> Running:
+        self._started += 1
+        directory = self._directory / f"engine-{self._started}"
+        directory.mkdir()
+        command = (sys.executable, chaos_app.__file__)
+        return self._stack.enter_context(Running(directory, *command, environment=self._environment))
+
+    def hurt(self, rng: random.Random) -> None:
+        """Kill one, stop one, or freeze one for longer than its leases last."""
+        place, how = rng.randrange(len(self.running)), rng.choice(["kill", "stop", "freeze"])
+        victim = self.running[place].process
+        if how == "freeze":
+            victim.send_signal(signal.SIGSTOP)
+            time.sleep(rng.uniform(0.1, 3))  # this is what happens to it, and nothing is waited for
+            victim.send_signal(signal.SIGCONT)
+            return
+        victim.send_signal(signal.SIGKILL if how == "kill" else signal.SIGTERM)
+        ended = self.running[place].wait()
+        assert how == "kill" or ended in (0, -signal.SIGTERM), self.running[place].err
+        self.running[place] = self._start()
+
+    def none_has_ended(self) -> None:
+        assert all(one.process.poll() is None for one in self.running), [one.err for one in self.running]
+
+
+def ravage(log: penstock.Log, url: str, directory: Path, seed: int, *, events: int, seconds: float) -> None:
+    """Nothing lost, effects once and in order, every call its own attempt, and no engine that ends by itself."""
+    rng = random.Random(seed)
+    make_done(url)
+    log.append_many("orders", [{"payload": {}, "type": "t", "ordering_key": f"k{n % KEYS}"} for n in range(events)])
+    with ExitStack() as stack:
+        engines = Engines(stack, directory, url, seed, rng.choice([1, 2, 3]))
+        engines.running[0].wait_until(lambda: bool(log.groups("orders")), "its group")
+        began = time.monotonic()
+        while not (over := time.monotonic() > began + seconds) or not log.drained("orders", "g"):
+            assert time.monotonic() < began + PATIENCE, log.stats()
+            engines.none_has_ended()
+            if not over and rng.random() < 0.3:
+                engines.hurt(rng)
+            if over and log.groups("orders")[0].paused:
+                log.resume("orders", "g")  # ten deaths in a row: we did ask for them
+            time.sleep(rng.uniform(0.05, 0.3))
+    _count(log, url, directory / "notes", events)
+
+
+def _count(log: penstock.Log, url: str, notes: Path, events: int) -> None:
+    calls = Counter((offset, attempt) for offset, attempt in lines(notes))
+    assert [call for call, times in calls.items() if times > 1] == []
+    shown = log.deliveries("orders", "g", limit=events + 1)
+    published = sorted(one.offset for one in shown if one.state == "PUBLISHED")
+    assert len(shown) == events and {str(one.state) for one in shown} <= {"PUBLISHED", "DEAD"}
+    committed = done(url)
+    assert sorted(committed) == published
+    assert sorted(one.json()["offset"] for one in log.read("seen", limit=10_000)) == published
+    ordered = log.groups("orders")[0].ordered
+    for key in range(KEYS):
+        own = [offset for offset in published if (offset - 1) % KEYS == key]
+        seen = log.state("orders", "g", f"k{key}").get("seen", [])
+        assert seen == [n for n in committed if (n - 1) % KEYS == key]
+        assert (seen if ordered else sorted(seen)) == own
+    for one in shown:
+        history = log.delivery("orders", "g", one.offset).history
+        claims = [line for line in history if line.outcome == "claimed"]
+        assert [line.attempt for line in claims] == list(range(1, one.attempts + 1)), history
+        assert len(history) == 2 * len(claims), history
+        assert max((int(n) for offset, n in calls if int(offset) == one.offset), default=0) <= one.total_attempts

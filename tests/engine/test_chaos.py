@@ -1,0 +1,16 @@
+"""A few seconds of what `tests/prove/test_chaos.py` does at length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.engine.chaos import ravage
+from tests.support.logs import MakeLog
+
+
+@pytest.mark.shows("K16", "K18", "K42", "K45", "K46")
+@pytest.mark.timeout(300)
+def test_engines_that_are_killed_stopped_and_frozen(make_log: MakeLog, log_url: str, tmp_path: Path) -> None:
+    ravage(make_log(), log_url, tmp_path, seed=7, events=40, seconds=4)

@@ -11,10 +11,14 @@ import pytest
 
 import penstock
 from penstock.stores import blocks
+from penstock.stores.postgres import schema as postgres_schema
+from penstock.stores.sqlite import schema as sqlite_schema
 from penstock.testing import StatementCounter
 from tests.conformance.helpers import drain, raw
 from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres_server import PostgresServer
+
+RELEASED = 6  # migrations of the first release
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -61,6 +65,36 @@ def test_an_upgrade_killed_anywhere_goes_on_where_it_stopped(empty_url: str) -> 
     with raw(empty_url) as sql:
         versions = [row[0] for row in sql("select version from penstock.schema_version order by 1")]
     assert versions == [number for number, _, _ in blocks.migrations(dialect)]
+
+
+@pytest.mark.shows("K29")
+def test_a_log_of_the_first_release_is_upgraded(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dialect = "sqlite" if empty_url.startswith("sqlite") else "postgres"
+    everything = blocks.migrations(dialect)
+    assert [number for number, _, _ in everything] == list(range(1, len(everything) + 1)), "no number is left out"
+    with monkeypatch.context() as released:
+        released.setattr(blocks, "migrations", lambda *args, **options: everything[:RELEASED])
+        script = sqlite_schema.script() if dialect == "sqlite" else postgres_schema.script("penstock")
+    with raw(empty_url) as sql:
+        run = sql.connection.executescript if dialect == "sqlite" else sql.connection.execute
+        run(script)
+        assert sql("select max(version) from penstock.schema_version") == [(RELEASED,)]
+        for n in range(1, 4):
+            names, values = ("created_at, ", "1, ") if dialect == "sqlite" else ("", "")
+            sql(
+                f"insert into penstock.events (stream, event_id, event_type, {names}payload) "
+                f"values ('orders', %s, 't', {values}%s)",
+                uuid.UUID(int=n),
+                b"{}",
+            )
+    with penstock.open(empty_url) as log:
+        log.create_group("orders", "g")
+        assert drain(log) == [uuid.UUID(int=n) for n in range(1, 4)]
+        assert {str(one.state) for one in log.deliveries("orders", "g")} == {"PUBLISHED"}
+        assert [one.events for one in log.stats().streams] == [3]
+        assert log.prune("orders", upto=log.end()).count == 3
+    with raw(empty_url) as sql:
+        assert sql("select max(version) from penstock.schema_version") == [(len(everything),)]
 
 
 @pytest.mark.shows("K29")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROW = re.compile(r"^\| (\d{3}-\d+) \| .+ \| (checked|planned: .+) \|$", re.MULTILINE)
-CARRIED = re.compile(r'@(?:pytest\.mark\.)?clause\("(\d{3}-\d+)"')
+CARRIED = re.compile(r'^@(?:pytest\.mark\.)?clause\("(\d{3}-\d+)"', re.MULTILINE)
 LENGTHS = {"000": 56, "001": 25, "002": 64, "003": 25, "004": 32}  # clauses of each page
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 import penstock
 from penstock.stores import inspect, tally
+from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.testing import VirtualClock
+
+TRICKLED = 20_000
 
 
 @pytest.mark.shows("K37", "K22")
@@ -102,3 +108,89 @@ def test_a_dry_run_of_a_rewind_says_what_the_rewind_does(
         for target in (25, 13, 5, 0):
             told = log.rewind("s", group.group_name, to=target, dry_run=True).count
             assert log.rewind("s", group.group_name, to=target).count == told, (group.group_name, target)
+
+
+@pytest.fixture
+def trickled(postgres_log: penstock.Log, postgres_log_url: str) -> Iterator[psycopg.Connection[Any]]:
+    """A log that grew by trickling in: every event was a lease of its own, in two groups."""
+    log = postgres_log
+    log.append_many("s", [{"payload": 1, "type": "t"}] * TRICKLED)
+    groups = [log.create_group("s", name) for name in ("g", "h")]
+    with psycopg.connect(postgres_log_url, autocommit=True) as sql:
+        sql.execute("alter table penstock.leases disable trigger born_open")  # so many claims would take long
+        for group in groups:
+            sql.execute(
+                """insert into penstock.leases (group_id, lane, lanes, binding, token, claimed_by, claimed_at,
+                                                expires_at, attempts, members, low, high, fresh, total, outcome,
+                                                upto, ended_at)
+                   select %s, 0, 1, %s, n, 'w', now(), now(), 1, 1, n - 1, n, true, n, 'settled', n, now()
+                     from generate_series(1, %s) n""",
+                (group.group_id, group.spans[0].binding, TRICKLED),
+            )
+        sql.execute("alter table penstock.leases enable always trigger born_open")
+        sql.execute("vacuum analyze")
+        yield sql
+
+
+def read_from(log: penstock.Log, sql: psycopg.Connection[Any], name: str, block: str, **params: Any) -> tuple[int, int]:
+    """How many rows a block returns, and how many entries of a table's indexes (or of the table) it reads for that."""
+    statement: Any = "explain (analyze, format json) " + log.store.blocks[block]
+    row = sql.execute(statement, params, prepare=False).fetchone()
+    assert row is not None
+    plan = (row[0] if isinstance(row[0], list) else json.loads(row[0]))[0]["Plan"]
+    return int(plan["Actual Rows"]), sum(
+        int(node["Actual Rows"] * node["Actual Loops"])
+        for node in nodes(plan)
+        if node.get("Index Name", node.get("Relation Name", "")).startswith(name) and not node.get("Plans")
+    )
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+ANY: dict[str, Any] = dict.fromkeys(("event_ids", "error", "event_type", "since", "until"))
+
+
+@pytest.mark.shows("K37")
+def test_a_lease_is_found_by_what_it_holds_among_any_number(
+    postgres_log: penstock.Log, trickled: psycopg.Connection[Any]
+) -> None:
+    asked = ANY | {"group_id": 1, "after": 5_000, "upto": 5_100, "state": None, "limit": 100}
+    rows, leases = read_from(postgres_log, trickled, "leases", "inspect.deliveries", **asked)
+    assert rows == 100 and leases < 10 * rows
+    asked = {"group_id": 1, "low": 5_000, "high": 5_100, "lane": 0, "lanes": 1}
+    rows, leases = read_from(postgres_log, trickled, "leases", "claim.ranges_before", **asked)
+    assert rows == 100 and leases < 10 * rows
+
+
+@pytest.mark.shows("K37", "K24")
+def test_a_replay_since_a_time_looks_at_what_is_that_young(
+    postgres_log: penstock.Log, trickled: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claimer waits for whoever operates on its group: what that costs must follow what it moves."""
+    asked: dict[str, Any] = {}
+    ask = PostgresTransaction.rows
+
+    def asking(tx: Any, block: str, **params: Any) -> list[Any]:
+        asked[block] = params
+        return ask(tx, block, **params)
+
+    monkeypatch.setattr(PostgresTransaction, "rows", asking)
+    young = postgres_log.read("s", after=TRICKLED - 20)[0]
+    moved = postgres_log.replay("s", "g", since=young.created_at, dry_run=True).count
+    rows, events = read_from(postgres_log, trickled, "events", "replay.find", **asked["replay.find"])
+    assert rows == moved >= 20 and events < 10 * rows
+
+
+@pytest.mark.shows("K48")
+def test_prune_looks_closely_only_at_leases_below_it(
+    postgres_log: penstock.Log, trickled: psycopg.Connection[Any]
+) -> None:
+    assert postgres_log.prune("s", upto=10).count == 10
+    assert trickled.execute("select count(*) from penstock.leases").fetchall() == [(2 * (TRICKLED - 10),)]
+    row = trickled.execute("explain (analyze, buffers, format json) select penstock.prune_leases(1, 10)").fetchone()
+    assert row is not None
+    assert row[0][0]["Plan"]["Shared Hit Blocks"] < TRICKLED, "less than one for each lease"

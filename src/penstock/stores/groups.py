@@ -191,6 +191,17 @@ def _offset_at(tx: Transaction, stream: str, at: datetime) -> int:
     return tx.horizon() if tx.one("group.created_after", stream=stream, after=low) is None else low
 
 
+def between(tx: Transaction, stream: str, since: datetime | None, until: datetime | None) -> tuple[int, int]:
+    """(low, high] with every event of a stream that was created at a time or later, and before another."""
+    last = tx.one("inspect.last_offset")
+    low, high = 0, 0 if last is None or last.offset is None else int(last.offset)
+    if since is not None:
+        low = position(tx, stream, since)
+    if until is not None:
+        high = min(high, position(tx, stream, until) + OUT_OF_ORDER)
+    return low, high
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a group is made with."""

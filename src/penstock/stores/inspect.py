@@ -85,12 +85,8 @@ def deliveries(
 ) -> list[DeliveryRecord]:
     """Deliveries in offset order; pass the last offset as `after` for the next page."""
     group = groups.get(tx, stream, group_name)
-    last = tx.one("inspect.last_offset")
-    end = 0 if last is None or last.offset is None else int(last.offset)
-    if which.since is not None:
-        after = max(after, groups.position(tx, stream, which.since))
-    if which.until is not None:
-        end = min(end, groups.position(tx, stream, which.until) + groups.OUT_OF_ORDER)
+    begin, end = groups.between(tx, stream, which.since, which.until)
+    after = max(after, begin)
     found: list[DeliveryRecord] = []
     window = end if which.event_ids is not None else max(_WINDOW, 4 * limit)
     # A page must not sort a backlog: look at windows, each twice as wide, and skip what cannot hold anything.

@@ -54,7 +54,8 @@ def replay(tx: Transaction, stream: str, group_name: str, which: Filter, *, dry_
     """PUBLISHED → PENDING; an event that was published as part of a range gets a row of its own."""
     group = groups.locked(tx, stream, group_name)
     now = tx.now()
-    found = tx.rows("replay.find", group_id=group.group_id, stream=stream, **which.params())
+    after, upto = groups.between(tx, stream, which.since, which.until)
+    found = tx.rows("replay.find", group_id=group.group_id, stream=stream, after=after, upto=upto, **which.params())
     if dry_run or not found:
         return len(found)
     rows = [row.offset for row in found if row.has_row]

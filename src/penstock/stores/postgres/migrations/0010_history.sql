@@ -39,10 +39,11 @@ create trigger remove_range_actions after delete on penstock.groups for each row
   execute function penstock.remove_range_actions();
 
 -- How often an event was claimed in all its lives: by the ranges that held it, as a row, and by those who killed it.
+-- (`+ 0`: ranges are found by what they hold, not among all leases of the group.)
 create or replace function penstock.claims_of(a_group integer, an_offset bigint, a_bucket integer) returns integer
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select (select count(*)::int from penstock.leases l
-           where l.offsets is null and l.group_id = a_group and int8range(l.low, l.high, '(]') @> an_offset
+           where l.offsets is null and l.group_id + 0 = a_group and int8range(l.low, l.high, '(]') @> an_offset
              and a_bucket * l.lanes / 256 = l.lane and an_offset <> all (l.holes))
        + (select count(*)::int from penstock.attempt_log a
            where a.group_id = a_group and a."offset" = an_offset and a.claimed_at is not null

@@ -42,34 +42,35 @@ begin
     on conflict (stream) do update set upto = greatest(excluded.upto, penstock.pruned.upto);
 end $$;
 
--- Ended leases of a group, and actions on its ranges, of which no event is left. What stays: the newest of a lane, which names what is open, and the
--- one that says how far a lane has got; and what a streaming reader may ask for by its number.
+-- Ended leases of a group, and actions on its ranges, of which no event is left. What stays: the newest of a lane, which
+-- names what is open, and the one that says how far a lane has got; and what a streaming reader may ask for by its number.
+-- (What lies above the prune is seen from the lease alone: only the others are looked at closely.)
 create or replace function penstock.prune_leases(a_group integer, most bigint) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   removed bigint;
+  gone    constant bigint := (select p.upto from penstock.groups g join penstock.pruned p on p.stream = g.stream
+                               where g.group_id = a_group);
 begin
   perform set_config('penstock.maintenance', pg_current_xact_id()::text, true);
   delete from penstock.leases where id in (
     select l.id from penstock.groups g join penstock.leases l on l.group_id = g.group_id
-     where g.group_id = a_group and l.outcome is not null
+     where g.group_id = a_group and l.outcome is not null and (l.offsets is not null or l.high <= gone)
        and not exists (select 1 from penstock.reader_claims c where c.lease = l.id)
        and l.id < (select max(n.id) from penstock.leases n
                     where n.group_id = l.group_id and n.lanes = l.lanes and n.lane = l.lane)
        and (not l.fresh or l.high < (select max(n.high) from penstock.leases n
                                       where n.group_id = l.group_id and n.lanes = l.lanes and n.lane = l.lane and n.fresh))
        and case when l.offsets is null
-                then l.high <= coalesce((select p.upto from penstock.pruned p where p.stream = g.stream), 0)
-                     and not exists (select 1 from penstock.events e
-                                      where e.stream = g.stream and e."offset" > l.low and e."offset" <= l.high
-                                        and coalesce(e.bucket, mod(e."offset", 256)) * l.lanes / 256 = l.lane)
+                then not exists (select 1 from penstock.events e
+                                  where e.stream = g.stream and e."offset" > l.low and e."offset" <= l.high
+                                    and coalesce(e.bucket, mod(e."offset", 256)) * l.lanes / 256 = l.lane)
                 else not exists (select 1 from penstock.events e where e."offset" = any (l.offsets)) end
      limit most);
   get diagnostics removed = row_count;
   perform set_config('penstock.maintenance', '', true);
   delete from penstock.range_actions x using penstock.groups g
-   where g.group_id = a_group and x.group_id = a_group
-     and x.high <= coalesce((select p.upto from penstock.pruned p where p.stream = g.stream), 0)
+   where g.group_id = a_group and x.group_id = a_group and x.high <= gone
      and not exists (select 1 from penstock.events e
                       where e.stream = g.stream and e."offset" > x.low and e."offset" <= x.high);
   return removed;

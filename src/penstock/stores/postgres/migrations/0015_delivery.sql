@@ -108,7 +108,8 @@ union all
                    else penstock.claims_of(g.group_id, k."offset", k.bucket) end as total_attempts
          from (select * from penstock.leases
                 where low < k."offset" and high >= k."offset"  -- for a few leases; the next line finds one of many
-                  and int8range(low, high, '(]') @> k."offset" and offsets is null and group_id = g.group_id
+                  and int8range(low, high, '(]') @> k."offset" and offsets is null
+                  and group_id + 0 = g.group_id  -- by its range alone: not by all leases of the group, for every event
                   and k.bucket * lanes / 256 = lane and k."offset" <> all (holes)
                   and (outcome is null or (outcome = 'settled' and upto >= k."offset"))
                 order by id desc limit 1) l

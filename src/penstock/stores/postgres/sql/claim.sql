@@ -258,9 +258,10 @@ select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_t
   from penstock.events e where e.stream = %(stream)s and e."offset" = any(%(offsets)s::bigint[]);
 
 -- name: claim.ranges_before
--- Ranges of earlier claims that overlap a returned one. A lane lies within its parent's from before a doubling.
+-- Ranges of earlier claims that overlap a returned one, found by what they hold and not among all leases of the group
+-- (`+ 0`). A lane lies within its parent's from before a doubling.
 select low, high, holes from penstock.leases
- where group_id = %(group_id)s and offsets is null and int8range(low, high, '(]') && int8range(%(low)s, %(high)s, '(]')
+ where group_id + 0 = %(group_id)s and offsets is null and int8range(low, high, '(]') && int8range(%(low)s, %(high)s, '(]')
    and lane = %(lane)s * lanes / %(lanes)s;
 
 -- name: claim.rows_before

@@ -28,11 +28,13 @@ update penstock.deliveries
  where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'DEAD';
 
 -- name: replay.find
+-- From the deliveries' side, within the offsets that the time leaves; each event is looked up once.
 select v."offset", v.replays, exists (select 1 from penstock.deliveries d
                                        where d.group_id = v.group_id and d."offset" = v."offset") as has_row
   from penstock.delivery v
-  join penstock.events e on e."offset" = v."offset"
- where v.group_id = %(group_id)s and v.state = 'PUBLISHED' and v.stream = %(stream)s and e.stream = %(stream)s
+ cross join lateral (select created_at from penstock.events where "offset" = v."offset" offset 0) e
+ where v.group_id = %(group_id)s and v.state = 'PUBLISHED' and v.stream = %(stream)s
+   and v."offset" > %(after)s and v."offset" <= %(upto)s
    and (%(event_ids)s::uuid[] is null or v."offset" = any(array(
          select n."offset" from penstock.events n where n.event_id = any(%(event_ids)s::uuid[]))))
    and (%(error)s::text is null or v.error_code = %(error)s or position(%(error)s in v.last_error) > 0)

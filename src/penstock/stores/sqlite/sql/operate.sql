@@ -35,6 +35,7 @@ select v."offset", v.replays, exists (select 1 from penstock_deliveries d
                                        where d.group_id = :group_id and d."offset" = v."offset") as has_row
   from penstock_delivery v
  where v.group_id = :group_id and v.state = 'PUBLISHED' and v.stream = :stream
+   and v."offset" > :after and v."offset" <= :upto
    /* these */
    and (:error is null or v.error_code = :error or instr(v.last_error, :error) > 0)
    and (:event_type is null or v.event_type = :event_type)

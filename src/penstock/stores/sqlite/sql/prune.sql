@@ -103,16 +103,18 @@ insert into penstock_maintenance (one) values (1)
 delete from penstock_leases where id in (
   select l.id from penstock_groups g cross join penstock_leases l on l.group_id = g.group_id
    where g.group_id = :group_id and l.outcome is not null
+     and (l.offsets is not null
+          or l.high <= (select p.upto from penstock_groups o join penstock_pruned p on p.stream = o.stream
+                         where o.group_id = :group_id))
      and not exists (select 1 from penstock_reader_claims c where c.lease = l.id)
      and l.id < (select max(n.id) from penstock_leases n
                   where n.group_id = l.group_id and n.lanes = l.lanes and n.lane = l.lane)
      and (l.fresh = 0 or l.high < (select max(n.high) from penstock_leases n
                                     where n.group_id = l.group_id and n.lanes = l.lanes and n.lane = l.lane and n.fresh = 1))
      and case when l.offsets is null
-              then l.high <= coalesce((select p.upto from penstock_pruned p where p.stream = g.stream), 0)
-                   and not exists (select 1 from penstock_events e indexed by penstock_events_stream
-                                    where e.stream = g.stream and e."offset" > l.low and e."offset" <= l.high
-                                      and coalesce(e.bucket, e."offset" % 256) * l.lanes / 256 = l.lane)
+              then not exists (select 1 from penstock_events e indexed by penstock_events_stream
+                                where e.stream = g.stream and e."offset" > l.low and e."offset" <= l.high
+                                  and coalesce(e.bucket, e."offset" % 256) * l.lanes / 256 = l.lane)
               else not exists (select 1 from json_each(l.offsets) o join penstock_events e on e."offset" = o.value) end
    limit :most)
 ;;

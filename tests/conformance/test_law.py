@@ -310,6 +310,27 @@ def test_a_lease_is_born_open(log: penstock.Log, log_url: str, given: str) -> No
     assert {one.state for one in log.deliveries("orders", "g")} == {"PENDING"}
 
 
+@pytest.mark.shows("K41", "K08")
+def test_a_lease_is_born_by_whoever_has_the_turn_of_its_group(
+    postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
+    """A worker of an earlier version takes turns by an advisory lock, and would claim what others are claiming."""
+    orders(postgres_log, 2)
+    postgres_log.create_group("orders", "g")
+    lease = LEASE.format(names="", values="", now="now()", later="now() + interval '1 hour'", true="true")
+    with everybody(postgres_log_url) as clients:
+        for sql in clients:
+            sql("begin")
+            sql("select pg_advisory_xact_lock('penstock.leases'::regclass::oid::bigint::bit(32)::int, 1)")
+            with pytest.raises(sql.refusal, match="without the turn of its group"):
+                sql(lease)
+            sql("rollback")
+            sql("begin")
+            sql("select 1 from penstock.group_locks for update")
+            sql(lease)
+            sql("rollback")
+
+
 @pytest.mark.shows("K41")
 def test_no_row_is_born_for_a_member_of_an_open_lease(log: penstock.Log, log_url: str) -> None:
     ids = orders(log, 3)

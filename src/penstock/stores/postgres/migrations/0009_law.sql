@@ -30,19 +30,26 @@ alter table penstock.events drop constraint if exists bucket_fits_key;
 alter table penstock.events add constraint bucket_fits_key
   check (bucket is not distinct from get_byte(sha256(convert_to(ordering_key, 'UTF8')), 0)) not valid;
 
--- A lease is born open.
+-- A lease is born open, by whoever has its group's turn: holds the row of the group in group_locks. A worker of an earlier
+-- version, which goes on while the schema is upgraded, takes turns in another way, and would hand out the same events.
 create or replace function penstock.born_open() returns trigger
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 begin
-  raise exception 'penstock: a lease cannot be born with an outcome'
-    using errcode = 'PS002', hint = 'Insert it open; only its holder settles it.';
+  if new.outcome is not null or new.upto is not null or new.digest is not null or new.answer is not null
+     or new.ended_at is not null or new.published is not null or new.failed is not null or new.dead is not null
+     or new.released is not null then
+    raise exception 'penstock: a lease cannot be born with an outcome'
+      using errcode = 'PS002', hint = 'Insert it open; only its holder settles it.';
+  end if;
+  perform 1 from penstock.group_locks l where l.group_id = new.group_id and l.xmax = pg_current_xact_id()::xid;
+  if not found then
+    raise exception 'penstock: a lease cannot be born without the turn of its group'
+      using errcode = 'PS002', hint = 'Restart workers of an earlier version. By hand: lock the row in group_locks first.';
+  end if;
+  return new;
 end $$;
 drop trigger if exists born_open on penstock.leases;
-create trigger born_open before insert on penstock.leases for each row
-  when (new.outcome is not null or new.upto is not null or new.digest is not null or new.answer is not null
-        or new.ended_at is not null or new.published is not null or new.failed is not null or new.dead is not null
-        or new.released is not null)
-  execute function penstock.born_open();
+create trigger born_open before insert on penstock.leases for each row execute function penstock.born_open();
 alter table penstock.leases enable always trigger born_open;
 
 -- A lease says for ever what it contains; it ends once; past its end it is neither settled nor extended. (now() is when

@@ -67,11 +67,11 @@ def test_an_upgrade_killed_anywhere_goes_on_where_it_stopped(empty_url: str) -> 
     assert versions == [number for number, _, _ in blocks.migrations(dialect)]
 
 
-@pytest.mark.shows("K29")
-def test_a_log_of_the_first_release_is_upgraded(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def released_url(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A log of the first release with three events."""
     dialect = "sqlite" if empty_url.startswith("sqlite") else "postgres"
     everything = blocks.migrations(dialect)
-    assert [number for number, _, _ in everything] == list(range(1, len(everything) + 1)), "no number is left out"
     with monkeypatch.context() as released:
         released.setattr(blocks, "migrations", lambda *args, **options: everything[:RELEASED])
         script = sqlite_schema.script() if dialect == "sqlite" else postgres_schema.script("penstock")
@@ -87,14 +87,71 @@ def test_a_log_of_the_first_release_is_upgraded(empty_url: str, monkeypatch: pyt
                 uuid.UUID(int=n),
                 b"{}",
             )
-    with penstock.open(empty_url) as log:
+    return empty_url
+
+
+@pytest.mark.shows("K29")
+def test_a_log_of_the_first_release_is_upgraded(released_url: str) -> None:
+    everything = blocks.migrations("sqlite" if released_url.startswith("sqlite") else "postgres")
+    assert [number for number, _, _ in everything] == list(range(1, len(everything) + 1)), "no number is left out"
+    with penstock.open(released_url) as log:
         log.create_group("orders", "g")
         assert drain(log) == [uuid.UUID(int=n) for n in range(1, 4)]
         assert {str(one.state) for one in log.deliveries("orders", "g")} == {"PUBLISHED"}
         assert [one.events for one in log.stats().streams] == [3]
         assert log.prune("orders", upto=log.end()).count == 3
-    with raw(empty_url) as sql:
+    with raw(released_url) as sql:
         assert sql("select max(version) from penstock.schema_version") == [(len(everything),)]
+
+
+@pytest.mark.shows("K29", "K35", "K46")
+def test_deliveries_of_the_first_release_keep_their_history_and_their_attempts(released_url: str) -> None:
+    """It wrote no line for the success of a row, and did not count the attempts of earlier lives."""
+    sqlite = released_url.startswith("sqlite")
+    early, late, later = ("1", "2", "3") if sqlite else ("'2026-01-01'", "'2026-01-02'", "'2026-01-03'")
+    first, second, none = ("'[0]'", "'[2]'", "'[]'") if sqlite else ("'{0}'", "'{2}'", "'{}'")
+
+    with raw(released_url) as sql:
+
+        def put(table: str, **columns: object) -> None:
+            names = ", ".join(f'"{name}"' for name in columns)
+            sql(f"insert into penstock.{table} ({names}) values ({', '.join(map(str, columns.values()))})")
+
+        policy = dict(on_dead="'continue'", lease_seconds=60, max_attempts=3, base_seconds=1, factor=2, cap_seconds=9)
+        place = dict(stream="'orders'", group_name="'g'", keyed="false", lanes=1, starts=first, floor=0, jitter=0)
+        put("groups", **place, **policy, created_at=early)
+        put("bindings", group_id=1, from_offset=0, created_at=early)
+        # All three in a lease, in which the second failed …
+        lease = dict(group_id=1, lane=0, lanes=1, claimed_by="'w'", expires_at=later, holes=none, open_before=none)
+        ended = dict(outcome="'settled'", answer=none)
+        whole = dict(binding=1, low=0, high=3, upto=3, members=3, total=3, attempts=1, fresh="true")
+        put("leases", **lease, **ended, **whole, token=7, claimed_at=early, ended_at=early)
+        row = dict(group_id=1, stream="'orders'", group_name="'g'", event_type="'t'", state="'PENDING'")
+        ids = [f'(select event_id from penstock.events where "offset" = {n})' for n in (2, 3)]
+        now = dict(available_at=early, updated_at=early)
+        put("deliveries", **row, **now, offset=2, event_id=ids[0], bucket=2, attempts=1, failures=1)
+        line = dict(group_id=1, attempt=1)
+        put("attempt_log", **line, offset=2, failures=1, outcome="'failed'", claimed_at=early, ended_at=early, lease=1)
+        # … the second again, as a row, which succeeds …
+        listed = dict(binding=0, offsets=second, members=1, attempts=0, fresh="false")
+        put("leases", **lease, **ended, **listed, token=8, claimed_at=late, ended_at=late)
+        held = f"claimed_at = {late}, claimed_by = 'w', lease = 2, attempts = 2"
+        sql(f"update penstock.deliveries set state = 'CLAIMED', {held}")
+        held = "claimed_at = null, claimed_by = null, lease = null"
+        sql(f"update penstock.deliveries set state = 'PUBLISHED', {held}, published_at = {late}")
+        # … and the third replayed.
+        put("deliveries", **row, **now, offset=3, event_id=ids[1], bucket=3, replays=1)
+        put("attempt_log", **line, offset=3, failures=0, outcome="'replayed'", ended_at=late)
+    with penstock.open(released_url) as log:
+        found = [log.delivery("orders", "g", n) for n in (1, 2, 3)]
+        assert [(one.attempts, one.total_attempts) for one in found] == [(1, 1), (2, 2), (0, 1)]
+        assert [[step.outcome for step in one.history] for one in found] == [
+            ["claimed", "published"],
+            ["claimed", "failed", "claimed", "published"],
+            ["claimed", "published", "replayed"],
+        ]
+        again = log.claim("orders", "g", claimed_by="w")
+        assert again is not None and [(one.offset, one.total_attempts) for one in again.events] == [(3, 2)]
 
 
 @pytest.mark.shows("K29")

@@ -32,6 +32,34 @@ begin
   delete from penstock_range_actions where group_id = old.group_id;
 end;
 
+-- What an earlier version has not written down but left to be seen: the success of a row stands in the lease that ended at
+-- the same moment …
+insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, claimed_by, claimed_at, ended_at,
+                                  lease)
+select d.group_id, d."offset", d.attempts, d.failures, d.replays, 'published', l.claimed_by, l.claimed_at, d.published_at, l.id
+  from penstock_leases l cross join json_each(l.offsets) o
+ cross join penstock_deliveries d on d.group_id = l.group_id and d."offset" = o.value
+ where l.offsets is not null and l.outcome = 'settled' and d.state = 'PUBLISHED' and d.published_at = l.ended_at
+   and not exists (select 1 from penstock_attempt_log a
+                    where a.group_id = d.group_id and a."offset" = d."offset" and a.lease = l.id);
+-- … and the attempts of earlier lives in leases and lines.
+update penstock_deliveries
+   set earlier_attempts = max(0,
+       (select count(*) from penstock_leases c
+          where c.group_id = penstock_deliveries.group_id and c.offsets is null
+            and c.high >= penstock_deliveries."offset" and c.low < penstock_deliveries."offset"
+            and penstock_deliveries.bucket * c.lanes / 256 = c.lane
+            and penstock_deliveries."offset" not in (select value from json_each(c.holes)))
+     + (select count(*) from penstock_attempt_log a
+         where a.group_id = penstock_deliveries.group_id and a."offset" = penstock_deliveries."offset"
+           and a.claimed_at is not null
+           and not exists (select 1 from penstock_leases c where c.id = a.lease and c.offsets is null))
+     + (state = 'CLAIMED') - attempts);
+update penstock_groups
+   set rewound_upto = (select coalesce(max(a."offset"), 0) from penstock_attempt_log a
+                        where a.group_id = penstock_groups.group_id and a.outcome = 'rewound')
+ where rewinds > 0;
+
 drop view if exists penstock_delivery;
 create view if not exists penstock_delivery as
 -- rows: one arm a state, so that `state = 'DEAD'` leaves one arm that reads only deliveries

@@ -120,7 +120,7 @@ def claim(group: str) -> Callable[[penstock.Log], object]:
         ("far-some", 50 * LIMIT + 1_000, 10),
         ("failed", 8_000, 1_000),
         ("failed-some", 80_000, 1_000),
-        ("buried", 4_000, 10),
+        ("buried", 4_000, 1_000),
         ("halted", 8_000, 80_000 // 8),
     ],
 )

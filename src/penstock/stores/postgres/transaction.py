@@ -108,13 +108,13 @@ class PostgresTransaction:
         self._begun(self._ask_settings())
 
     def _ask_settings(self) -> psycopg.Cursor[Any]:
-        self._began_here = _elapsed()
         return self._raw.execute(_SETTINGS, prepare=False, binary=True)
 
     def _begun(self, settings: psycopg.Cursor[Any]) -> None:
         row = settings.fetchone()
         assert row is not None
-        self._began = row[0]
+        # Counted from the answer on: what is due now must not lie ahead of the database's own clock.
+        self._began, self._began_here = row[0], _elapsed()
 
     def rows(self, block: str, **params: Any) -> list[Row]:
         return self._execute(block, params).fetchall()

@@ -15,6 +15,8 @@ import penstock
 from penstock.core import limits
 from tests.support.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for a large log to be filled
+
 EVENTS = 300_000
 FAR = EVENTS - 1_000
 LIMIT = 100

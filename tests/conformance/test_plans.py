@@ -15,6 +15,8 @@ from penstock.core.lease import DEATHS
 from tests.conformance.helpers import drain
 from tests.support.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for a large log to be filled
+
 EVENTS = 1_000_000
 
 

@@ -13,6 +13,8 @@ from tests.conformance.helpers import drain
 from tests.conformance.test_plans import nodes, read_rows
 from tests.support.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for a large log to be filled
+
 EVENTS = 60_000
 DONE = 3_000
 

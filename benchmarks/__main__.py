@@ -14,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from benchmarks import appending, backlog, claiming, costs, engine, looking, peers, pruning, spark
-from benchmarks.measuring import Figure
+from benchmarks.measuring import Figure, Line
 from tests.support.postgres_server import PostgresServer
 
 SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
@@ -28,7 +28,7 @@ SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
     "spark": spark.run,
     "peers": peers.run,
 }
-HEADER = ("what", "measured", "wanted", "reached", "detail")
+HEADER = ("what", "median", "worst", "wanted", "reached", "detail of the median")
 PAGE = Path("docs/benchmarks.md")
 
 
@@ -36,41 +36,44 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__)
     parser.add_argument("suite", nargs="*", choices=[*SUITES, []], help="which figures (default: all)")
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE}")
+    parser.add_argument("--runs", type=int, default=1, help="how often, each on a new server (default: 1)")
     options = parser.parse_args()
-    taken: dict[str, list[Figure]] = {}
+    taken: dict[str, list[list[Figure]]] = {}
     console = Console()
     bar = Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console)
-    with PostgresServer(fsync=True, settings=SETTINGS) as server, bar:
-        for name in options.suite or SUITES:
-            task = bar.add_task(f"measuring {name}", total=1)
-            taken[name] = SUITES[name](server)
-            bar.update(task, completed=1)
-        version = ".".join(map(str, server.version))
+    with bar:
+        for run in range(options.runs):
+            with PostgresServer(fsync=True, settings=SETTINGS) as server:
+                for name in options.suite or SUITES:
+                    task = bar.add_task(f"measuring {name}, {run + 1} of {options.runs}", total=1)
+                    taken.setdefault(name, []).append(SUITES[name](server))
+                    bar.update(task, completed=1)
+                version = ".".join(map(str, server.version))
+    lines = {suite: [Line(runs) for runs in zip(*found, strict=True)] for suite, found in taken.items()}
     table = Table(*HEADER)
-    figures = [figure for suite in taken.values() for figure in suite]
-    for figure in figures:
-        table.add_row(*figure.row())
+    for line in (line for suite in lines.values() for line in suite):
+        table.add_row(*line.row())
     console.print(table)
     if options.write:
-        for suite, found in taken.items():
-            write(suite, found, version)
-    return 0 if all(figure.reached is not False for figure in figures) else 1
+        for suite, found in lines.items():
+            write(suite, found, version, options.runs)
+    return 0 if all(line.median.reached is not False for found in lines.values() for line in found) else 1
 
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "autovacuum": "on"}
 
 
-def write(suite: str, figures: list[Figure], version: str) -> None:
+def write(suite: str, figures: list[Line], version: str, runs: int) -> None:
     """Replace the part of the page between the two marks of a suite."""
     begin, end = f"<!-- figures {suite} -->", f"<!-- /figures {suite} -->"
     lines = [
         begin,
         f"Taken on {datetime.date.today().isoformat()}, {platform.machine()}, 2 cores, "
-        f"Python {platform.python_version()}, PostgreSQL {version}, `fsync=on`.",
+        f"Python {platform.python_version()}, PostgreSQL {version}, `fsync=on`, {runs} runs.",
         "",
         "| " + " | ".join(HEADER) + " |",
-        "|---|---|---|---|---|",
-        *("| " + " | ".join(figure.row()) + " |" for figure in figures),
+        "|" + "---|" * len(HEADER),
+        *("| " + " | ".join(line.row()) + " |" for line in figures),
         end,
     ]
     text = PAGE.read_text(encoding="utf-8")

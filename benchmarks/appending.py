@@ -7,6 +7,7 @@ import psycopg
 import penstock
 from benchmarks.measuring import Figure, in_turn
 from penstock.core.codec import encode_payload
+from penstock.core.lanes import bucket_of
 from penstock.log import appending
 from penstock.log.ids import uuid7
 from penstock.stores.postgres.appending import copy_chunks
@@ -55,11 +56,12 @@ def single(log: penstock.Log, connection: psycopg.Connection) -> Figure:
         "insert into penstock.events (stream, event_id, event_type, payload, ordering_key, bucket) "
         'values (%s, %s, %s, %s, %s, %s) returning "offset"'
     )
+    bucket = bucket_of("c-42")
     count = 1_000
 
     def plain() -> None:
         for _ in range(count):
-            row = ("raw", uuid7(), "order.created", ready, "c-42", 7)
+            row = ("raw", uuid7(), "order.created", ready, "c-42", bucket)
             connection.execute(insert, row, prepare=False).fetchone()
             connection.commit()
 

@@ -25,13 +25,38 @@ class Figure:
             return None
         return self.value >= self.target if self.at_least else self.value <= self.target
 
-    def row(self) -> tuple[str, str, str, str, str]:
-        if self.target is None:
-            wanted, verdict = "reported", ""
-        else:
-            wanted = f"{'≥' if self.at_least else '≤'} {self.target:g} {self.unit}"
-            verdict = "yes" if self.reached else "NO"
-        return self.what, f"{self.value:.3g} {self.unit}", wanted, verdict, self.detail
+    @property
+    def wanted(self) -> str:
+        return "reported" if self.target is None else f"{'≥' if self.at_least else '≤'} {self.target:g} {self.unit}"
+
+    def better(self, other: Figure) -> bool:
+        return self.value > other.value if self.at_least else self.value < other.value
+
+
+@dataclass(frozen=True)
+class Line:
+    """The same figure of several runs: the median counts, and the worst is told."""
+
+    runs: Sequence[Figure]
+
+    @property
+    def median(self) -> Figure:
+        """Of two the worse one."""
+        ranked = sorted(self.runs, key=lambda one: one.value, reverse=self.runs[0].at_least)
+        return ranked[len(ranked) // 2]
+
+    @property
+    def worst(self) -> Figure:
+        worst = self.runs[0]
+        for one in self.runs:
+            worst = one if worst.better(one) else worst
+        return worst
+
+    def row(self) -> tuple[str, str, str, str, str, str]:
+        median, reached = self.median, self.median.reached
+        verdict = "" if reached is None else "yes" if reached else "NO"
+        measured, worst = (f"{one.value:.3g} {one.unit}" for one in (median, self.worst))
+        return median.what, measured, worst, median.wanted, verdict, median.detail
 
 
 def seconds(work: Callable[[], object]) -> float:

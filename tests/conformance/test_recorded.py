@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -116,6 +117,24 @@ def test_an_unavailable_or_expired_range_leaves_its_error_and_its_time(
         clock.advance(3600)
     with raw(log_url) as sql:
         assert sql("select count(*) from penstock.attempt_log") == [(0,)], "nothing is written per event"
+
+
+@pytest.mark.shows("K47")
+def test_the_error_of_a_range_stays_with_an_event_that_gets_a_row(clocked: penstock.Log, clock: VirtualClock) -> None:
+    log = clocked
+    log.create_group("orders", "g", ordering="key", lanes=1, lease_seconds=30)
+    ids = [log.append("orders", {}, type="t", ordering_key="a").event_id for _ in range(3)]
+    assert log.claim("orders", "g", claimed_by="w") is not None
+    clock.advance(31)
+    log.reap()
+    later = clock.now() + timedelta(hours=1)
+    log.reschedule("orders", "g", event_ids=[ids[1]], available_at=later)  # holds back the third
+    assert len(drain(log)) == 1
+    found = log.deliveries("orders", "g", state="PENDING")
+    assert [one.reason for one in found] == ["rescheduled", "blocked"]
+    for one in found:
+        assert one.error_code == "lease_expired" and one.fingerprint is not None
+        assert one.last_error is not None and one.last_error.startswith("lease_expired: w since")
 
 
 @pytest.mark.shows("K47")

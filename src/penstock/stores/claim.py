@@ -12,6 +12,7 @@ from penstock.core.lanes import slice_of
 from penstock.core.lease import Idle, LeaseId, LeaseRow, Passed, Steps, Token
 from penstock.stores import circuit, groups, lives, ranges, reap
 from penstock.stores.base import Row, Transaction
+from penstock.stores.ending import error_of
 from penstock.stores.groups import Group, Span
 from penstock.stores.ranges import Range, Stretch
 
@@ -193,7 +194,9 @@ class _Attempt:
     # --- ranges --------------------------------------------------------------------------------------------------
 
     def _take_returned(self, lane: Row, piece: Row) -> LeaseRow | Passed:
-        found = self._range(lane, piece.binding, piece.low, piece.high, piece.attempts, piece.replay)
+        because = {name: getattr(piece, name) for name in error_of(None)}
+        where = Stretch(self.group, lane, piece.binding, piece.low, piece.high, self.limit, self.now)
+        found = ranges.find(self.tx, where, attempts=piece.attempts, replay=piece.replay, because=because)
         self.tx.run("claim.drop_returned", id=piece.id)
         if found.high < piece.high:
             self.tx.run(
@@ -209,11 +212,8 @@ class _Attempt:
                 replay=piece.replay,
                 available_at=piece.available_at,
                 reason=piece.reason,
-                last_error=piece.last_error,
-                error_code=piece.error_code,
-                error_type=piece.error_type,
-                fingerprint=piece.fingerprint,
                 returned_at=piece.returned_at,
+                **because,
             )
         return self._lease_range(lane, found, attempts=piece.attempts + 1, replay=piece.replay, fresh=False)
 
@@ -228,7 +228,8 @@ class _Attempt:
         span = groups.span_at(self.group, cursor)
         if self._simple(lane, span):
             return self._open_first(lane, span.binding, cursor)
-        found = self._range(lane, span.binding, cursor, min(self.horizon, span.high), 0, 0)
+        where = Stretch(self.group, lane, span.binding, cursor, min(self.horizon, span.high), self.limit, self.now)
+        found = ranges.find(self.tx, where, attempts=0, replay=0, because=error_of(None))
         worth_it = found.members or found.holes or found.scanned >= limits.PASS_STRETCH or found.high == span.high
         if not worth_it:
             return None  # a short stretch without a match is looked at again rather than written down
@@ -244,10 +245,6 @@ class _Attempt:
             most=limits.BLOCKED_PER_LANE,
         )
         return blocked is not None and blocked.rows >= limits.BLOCKED_PER_LANE
-
-    def _range(self, lane: Row, binding: int, low: int, high: int, attempts: int, replay: int) -> Range:
-        where = Stretch(self.group, lane, binding, low, high, self.limit, self.now)
-        return ranges.find(self.tx, where, attempts=attempts, replay=replay)
 
     def _simple(self, lane: Row, span: Span) -> bool:
         """Whether the next events are a small lease as they come, and all that this claim can find."""

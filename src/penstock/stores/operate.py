@@ -13,6 +13,9 @@ from penstock.stores import groups
 from penstock.stores.base import Row, Transaction
 from penstock.stores.groups import Group
 
+# What is known of a delivery without a row, and goes into the row that it gets.
+_SEEN = ("offset", "attempts", "earlier_attempts", "replays", "last_error", "error_code", "error_type", "fingerprint")
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -124,10 +127,7 @@ def _pending_rows(tx: Transaction, group: Group, ids: Sequence[uuid.UUID], after
             group_id=group.group_id,
             stream=group.stream,
             group_name=group.group_name,
-            offsets=missing,
-            attempts=[row.attempts for row in new],
-            earlier=[row.earlier_attempts for row in new],
-            replays=[row.replays for row in new],
+            rows=[{name: getattr(row, name) for name in _SEEN} for row in new],
             now=now,
         )
         tx.run("operate.leave_returned", group_id=group.group_id, offsets=missing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -39,8 +40,9 @@ class Stretch:
     now: datetime
 
 
-def find(tx: Transaction, where: Stretch, *, attempts: int, replay: int) -> Range:
-    """The range from `low` on; its delayed and blocked events become rows of their own.
+def find(tx: Transaction, where: Stretch, *, attempts: int, replay: int, because: Mapping[str, str | None]) -> Range:
+    """The range from `low` on; its delayed and blocked events become rows of their own. A range that comes back does
+    so `because` of an error, perhaps; it stays theirs.
 
     First the range is measured as if there were nothing to step over. Only what lies inside it can be in its way,
     however much there is far ahead of it.
@@ -62,6 +64,7 @@ def find(tx: Transaction, where: Stretch, *, attempts: int, replay: int) -> Rang
             replays=replay,
             lived=group.lived(replay, where.low),
             now=where.now,
+            **because,
         )
     return Range(where.binding, where.low, row.high, row.members, row.holes, row.scanned, new_rows, row.found, whole)
 

@@ -243,13 +243,15 @@ select c.high, count(*) filter (where not n.hole)::int as members,
  group by c.high;
 
 -- name: claim.step_over
--- Rows for the holes of a range: delayed until their time, or blocked behind their key.
+-- Rows for the holes of a range: delayed until their time, or blocked behind their key; with the error, if there is one,
+-- that the range came back with.
 insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 in_order, state, attempts, replays, available_at, reason, updated_at, earlier_attempts)
+                                 in_order, state, attempts, replays, last_error, error_code, error_type, fingerprint,
+                                 available_at, reason, updated_at, earlier_attempts)
 select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
        coalesce(e.bucket, mod(e."offset", 256)),
        (select ordering is not null from penstock.groups where group_id = %(group_id)s),
-       'PENDING', %(attempts)s, %(replays)s,
+       'PENDING', %(attempts)s, %(replays)s, %(last_error)s, %(error_code)s, %(error_type)s, %(fingerprint)s,
        greatest(coalesce(e.available_at, %(now)s), %(now)s),
        case when e."offset" = any(%(delayed)s::bigint[]) then 'delayed' else 'blocked' end, %(now)s,
        case when not %(lived)s then 0

@@ -75,21 +75,24 @@ select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_t
 
 -- name: operate.find
 select v.event_id, v."offset", v.state, v.attempts, v.total_attempts - v.attempts as earlier_attempts, v.replays,
-       v.claimed_by,
+       v.claimed_by, v.last_error, v.error_code, v.error_type, v.fingerprint,
        exists (select 1 from penstock.deliveries d where d.group_id = v.group_id and d."offset" = v."offset") as has_row
   from penstock.delivery v
  where v.group_id = %(group_id)s and v.stream = %(stream)s
    and v."offset" = any(array(select n."offset" from penstock.events n where n.event_id = any(%(ids)s::uuid[])));
 
 -- name: operate.make_rows
+-- As they were seen before they had rows; an error that their range came back with stays theirs.
 insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 in_order, state, attempts, earlier_attempts, replays, available_at, updated_at)
+                                 in_order, state, attempts, earlier_attempts, replays, last_error, error_code, error_type,
+                                 fingerprint, available_at, updated_at)
 select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
        coalesce(e.bucket, mod(e."offset", 256)),
        (select ordering is not null from penstock.groups where group_id = %(group_id)s),
-       'PENDING', n.attempts, n.earlier, n.replays, coalesce(e.available_at, %(now)s), %(now)s
-  from unnest(%(offsets)s::bigint[], %(attempts)s::int[], %(earlier)s::int[], %(replays)s::int[])
-         as n("offset", attempts, earlier, replays)
+       'PENDING', n.attempts, n.earlier_attempts, n.replays, n.last_error, n.error_code, n.error_type, n.fingerprint,
+       coalesce(e.available_at, %(now)s), %(now)s
+  from jsonb_to_recordset(%(rows)s::jsonb) as n("offset" bigint, attempts int, earlier_attempts int, replays int,
+                                                last_error text, error_code text, error_type text, fingerprint text)
   join penstock.events e on e."offset" = n."offset" and e.stream = %(stream)s;
 
 -- name: operate.leave_returned

@@ -274,11 +274,14 @@ select c.high, (select count(*) from numbered n where n."offset" <= c.high and n
   from cut c;
 
 -- name: claim.step_over
--- Rows for the holes of a range: delayed until their time, or blocked behind their key.
+-- Rows for the holes of a range: delayed until their time, or blocked behind their key; with the error, if there is one,
+-- that the range came back with.
 insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, attempts, replays, available_at, reason, updated_at, earlier_attempts)
+                                 state, attempts, replays, last_error, error_code, error_type, fingerprint,
+                                 available_at, reason, updated_at, earlier_attempts)
 select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, e."offset" % 256), 'PENDING', :attempts, :replays,
+       coalesce(e.bucket, e."offset" % 256), 'PENDING', :attempts, :replays, :last_error, :error_code, :error_type,
+       :fingerprint,
        max(coalesce(e.available_at, :now), :now),
        case when e."offset" in (select value from json_each(:delayed)) then 'delayed' else 'blocked' end, :now,
        case when not :lived then 0 else

@@ -83,21 +83,21 @@ select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e
 
 -- name: operate.find
 select v.event_id, v."offset", v.state, v.attempts, v.total_attempts - v.attempts as earlier_attempts, v.replays,
-       v.claimed_by,
+       v.claimed_by, v.last_error, v.error_code, v.error_type, v.fingerprint,
        exists (select 1 from penstock_deliveries d where d.group_id = :group_id and d."offset" = v."offset") as has_row
   from penstock_delivery v
  where v.group_id = :group_id and v.stream = :stream /* these */;
 
 -- name: operate.make_rows
+-- As they were seen before they had rows; an error that their range came back with stays theirs.
 insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, attempts, earlier_attempts, replays, available_at, updated_at)
+                                 state, attempts, earlier_attempts, replays, last_error, error_code, error_type,
+                                 fingerprint, available_at, updated_at)
 select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, e."offset" % 256), 'PENDING', a.value, b.value, r.value, coalesce(e.available_at, :now), :now
-  from json_each(:offsets) o
- cross join json_each(:attempts) a on a.key = o.key
- cross join json_each(:earlier) b on b.key = o.key
- cross join json_each(:replays) r on r.key = o.key
- cross join penstock_events e on e."offset" = o.value
+       coalesce(e.bucket, e."offset" % 256), 'PENDING', n.value ->> 'attempts', n.value ->> 'earlier_attempts',
+       n.value ->> 'replays', n.value ->> 'last_error', n.value ->> 'error_code', n.value ->> 'error_type',
+       n.value ->> 'fingerprint', coalesce(e.available_at, :now), :now
+  from json_each(:rows) n cross join penstock_events e on e."offset" = n.value ->> 'offset'
  where e.stream = :stream;
 
 -- name: operate.leave_returned

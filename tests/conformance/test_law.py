@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock.core.delivery import State
 from penstock.core.lifecycle import TRANSITIONS
-from tests.conformance.helpers import RawSql, drain, orders, raw
+from tests.conformance.helpers import RawSql, drain, orders, raw, states
 from tests.support.roles import worker_role
 
 PAIRS = [(before, after) for before in State for after in State]
@@ -329,6 +329,66 @@ def test_a_lease_is_born_by_whoever_has_the_turn_of_its_group(
             sql("select 1 from penstock.group_locks for update")
             sql(lease)
             sql("rollback")
+
+
+ENDINGS = [
+    "outcome = 'released', upto = low, ended_at = {now}",
+    "outcome = 'expired', upto = low, ended_at = {now}",
+    "outcome = 'rewound', upto = high, ended_at = {now}",
+    "outcome = 'settled', upto = 2, ended_at = {now}",
+]
+
+
+@pytest.mark.shows("K41")
+@pytest.mark.parametrize("said", ENDINGS)
+def test_a_lease_takes_nothing_with_it_when_it_ends(log: penstock.Log, log_url: str, said: str) -> None:
+    orders(log, 4)
+    log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0))
+    lease = log.claim("orders", "g", claimed_by="w")
+    assert lease is not None
+    with everybody(log_url) as clients:
+        for sql in clients:
+            now = "clock_timestamp()" if sql.kind == "postgresql" else "1"
+            with pytest.raises(sql.refusal, match="not all that it holds was given back"):
+                sql(f"update penstock.leases set {said.format(now=now)}")
+    lease.settle(failed={event.event_id: "no" for event in lease.events[2:]})
+    rows = log.claim("orders", "g", claimed_by="w")
+    assert rows is not None and not rows.is_range
+    with everybody(log_url) as clients:
+        for sql in clients:
+            now = "clock_timestamp()" if sql.kind == "postgresql" else "1"
+            with pytest.raises(sql.refusal, match="not all that it holds was given back"):
+                sql(f"update penstock.leases set outcome = 'settled', ended_at = {now} where id = {rows.id}")
+    assert rows.settle().published == 2
+
+
+@pytest.mark.shows("K41")
+@pytest.mark.parametrize(
+    ("statement", "refusal"),
+    [
+        ("delete from penstock.returned", "cannot be removed"),
+        ("update penstock.returned set high = low + 1", "cannot be removed"),
+        ("update penstock.returned set lane = 1", "cannot be removed"),
+        ("update penstock.returned set high = high + 1", "it is in an open lease"),
+        ("select penstock.remove_deliveries(1, 0)", "only by a rewind"),
+    ],
+)
+def test_what_waits_to_be_claimed_again_cannot_be_lost(
+    postgres_log: penstock.Log, postgres_log_url: str, statement: str, refusal: str
+) -> None:
+    log = postgres_log
+    orders(log, 6)
+    log.create_group("orders", "g", retry=penstock.Retry(base_seconds=3600))
+    failed, back, held = (log.claim("orders", "g", limit=2, claimed_by="w") for _ in range(3))
+    assert failed is not None and back is not None and held is not None
+    failed.settle(failed={failed.events[0].event_id: "no"})
+    back.release()
+    with everybody(postgres_log_url) as clients:
+        for sql in clients:
+            with pytest.raises(sql.refusal, match=refusal):
+                sql(statement)
+    assert len(drain(log)) == 2 and held.settle().published == 2
+    assert sorted(states(log).values()) == ["PENDING"] + ["PUBLISHED"] * 5
 
 
 @pytest.mark.shows("K41")

@@ -45,7 +45,6 @@ def rewind(
     ended = _ended(tx, group, target)
     number = max(group.rewinds, ended.replays) + 1  # above that of each life that ends: no idempotency key comes twice
     tx.run("rewind.log_rows", group_id=group.group_id, target=target, by=by, replay=number, now=now)
-    tx.run("rewind.remove_rows", group_id=group.group_id, target=target)
     tx.run("rewind.drop_returned", group_id=group.group_id, target=target)
     for piece in tx.rows("rewind.crossing", group_id=group.group_id, target=target):
         left = count_wanted(tx, group, piece, piece.low, target, without_rows=True)
@@ -71,6 +70,7 @@ def rewind(
             **error_of(None),
             **where,
         )
+    tx.run("rewind.remove_rows", group_id=group.group_id, target=target)  # their ranges are back
     if reset_state:
         tx.run("state.reset", group_id=group.group_id)
     groups.audit(tx, by, "rewind", group, count, {"to": target, "state": "reset" if reset_state else "keep"})

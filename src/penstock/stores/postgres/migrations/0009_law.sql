@@ -87,6 +87,116 @@ create trigger keep_lease before update on penstock.leases for each row
   execute function penstock.keep_lease();
 alter table penstock.leases enable always trigger keep_lease;
 
+-- A lease takes nothing with it when it ends: what is not done waits to be claimed again, or has a row. (Asked of the
+-- lease's members only where the ranges that came back do not cover it.)
+create or replace function penstock.given_back() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  done constant bigint := case when new.outcome = 'settled' then greatest(new.upto, new.low) else new.low end;
+begin
+  if new.offsets is not null then
+    perform 1 from penstock.deliveries d
+      where d.group_id = new.group_id and d."offset" = any (new.offsets) and d.state = 'CLAIMED' and d.lease = new.id;
+  elsif new.high - done > (select coalesce(sum(least(r.high, new.high) - greatest(r.low, done)), 0) from penstock.returned r
+                            where r.group_id = new.group_id and r.lanes = new.lanes and r.lane = new.lane
+                              and r.low < new.high and r.high > done) then
+    perform 1 from penstock.groups g
+      join penstock.bindings b on b.id = new.binding
+     cross join lateral (select * from penstock.events where stream = g.stream and "offset" > done and "offset" <= new.high
+                            and coalesce(bucket, mod("offset", 256)) * new.lanes / 256 = new.lane offset 0) e
+     where g.group_id = new.group_id and (b.type_regex is null or e.event_type ~ b.type_regex)
+       and (b.headers is null or e.headers @> b.headers) and e."offset" <> all (new.holes)
+       and not exists (select 1 from penstock.deliveries d where d.group_id = new.group_id and d."offset" = e."offset")
+       and not exists (select 1 from penstock.returned r
+                        where r.group_id = new.group_id and r.lanes = new.lanes and r.lane = new.lane
+                          and r.low < e."offset" and r.high >= e."offset");
+  else
+    return null;
+  end if;
+  if found then
+    raise exception 'penstock: lease % cannot end (%): not all that it holds was given back', new.id, new.outcome
+      using errcode = 'PS001', hint = 'Release, settle and reap do so.';
+  end if;
+  return null;
+end $$;
+drop trigger if exists given_back on penstock.leases;
+create trigger given_back after update on penstock.leases for each row
+  when (old.outcome is null and new.outcome is not null
+        and (new.offsets is not null or (new.members > 0 and (new.outcome <> 'settled' or new.upto < new.high))))
+  execute function penstock.given_back();
+alter table penstock.leases enable always trigger given_back;
+
+-- A range that waits to be claimed again is in no open lease, and goes only into one, or into other ranges that wait. (At
+-- the end of the transaction: whoever claims removes it first.)
+create or replace function penstock.keep_returned() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+declare
+  me   xid := pg_current_xact_id()::xid;
+  kept numeric;
+begin
+  if tg_op <> 'DELETE' then
+    perform 1 from (select id, open_before from penstock.leases
+                     where group_id = new.group_id and lanes = new.lanes and lane = new.lane order by id desc limit 1) n
+     cross join lateral (select * from penstock.leases where id = any (n.open_before || n.id) offset 0) l
+     where l.outcome is null and l.low < new.high and l.high > new.low;
+    if found and exists (select 1 from penstock.returned where id = new.id) then
+      raise exception 'penstock: (%, %] cannot wait to be claimed: it is in an open lease', new.low, new.high
+        using errcode = 'PS001';
+    end if;
+  end if;
+  if tg_op <> 'INSERT' and exists (select 1 from penstock.groups where group_id = old.group_id) then
+    select sum((least(x.high, old.high) - greatest(x.low, old.low)) * old.lanes::numeric / x.lanes) into kept
+      from (select r.low, r.high, r.lane, r.lanes from penstock.returned r where r.group_id = old.group_id
+            union all
+            select l.low, l.high, l.lane, l.lanes
+              from (select *, xmin = me as ours from penstock.leases
+                     where group_id = old.group_id and lanes = old.lanes and lane = old.lane order by id desc limit 300) l
+             where l.ours and l.offsets is null and (l.outcome is null or l.outcome = 'settled')) x
+     where x.low < old.high and x.high > old.low and x.lanes >= old.lanes and x.lane * old.lanes / x.lanes = old.lane;
+    if coalesce(kept, 0) < old.high - old.low then
+      raise exception 'penstock: (%, %] waits to be claimed and cannot be removed', old.low, old.high
+        using errcode = 'PS001', hint = 'Claim it, or rewind the group.';
+    end if;
+  end if;
+  return null;
+end $$;
+do $$
+declare
+  one text;
+begin
+  foreach one in array array['insert', 'delete', 'update'] loop
+    execute format('drop trigger if exists keep_returned_%s on penstock.returned', one);
+    execute format('create constraint trigger keep_returned_%s after %s on penstock.returned deferrable initially deferred '
+                   'for each row %s execute function penstock.keep_returned()', one, one,
+                   case one when 'update' then 'when ((old.group_id, old.lane, old.lanes, old.low, old.high) '
+                                               'is distinct from (new.group_id, new.lane, new.lanes, new.low, new.high))'
+                            else '' end);
+    execute format('alter table penstock.returned enable always trigger keep_returned_%s', one);
+  end loop;
+end $$;
+
+-- Rows go with a rewind, which puts the ranges back that they came from.
+create or replace function penstock.remove_deliveries(a_group integer, above bigint) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+  removed bigint;
+begin
+  perform 1 from penstock.lane l
+    join penstock.deliveries d on d.group_id = l.group_id and d.bucket * l.lanes / 256 = l.lane
+   where l.group_id = a_group and d."offset" > above and d."offset" <= l.cursor
+     and not exists (select 1 from penstock.returned r
+                      where r.group_id = a_group and r.lanes = l.lanes and r.lane = l.lane
+                        and r.low < d."offset" and r.high >= d."offset");
+  if found then
+    raise exception 'penstock: deliveries are removed only by a rewind, which puts their ranges back' using errcode = 'PS001';
+  end if;
+  perform set_config('penstock.maintenance', pg_current_xact_id()::text, true);
+  delete from penstock.deliveries where group_id = a_group and "offset" > above;
+  get diagnostics removed = row_count;
+  perform set_config('penstock.maintenance', '', true);
+  return removed;
+end $$;
+
 -- PUBLISHED and DEAD are written for members of an open lease that has not expired. Two others may bury: the reaper, and
 -- an operator who kills. (Asked once a statement: a lease of a thousand rows is read once.)
 create or replace function penstock.outcomes() returns trigger

@@ -40,6 +40,48 @@ begin
      and not exists (select 1 from penstock_test_clock);
 end;
 
+-- A lease takes nothing with it when it ends: what is not done waits to be claimed again, or has a row. (Asked of the
+-- lease's members only where the ranges that came back do not cover it.)
+create trigger if not exists penstock_leases_given_back after update of outcome on penstock_leases
+when old.outcome is null and new.offsets is null and new.members > 0 and (new.outcome <> 'settled' or new.upto < new.high)
+ and new.high - case when new.outcome = 'settled' then max(new.upto, new.low) else new.low end > (
+       select coalesce(sum(min(r.high, new.high)
+                           - max(r.low, case when new.outcome = 'settled' then max(new.upto, new.low) else new.low end)), 0)
+         from penstock_returned r
+        where r.group_id = new.group_id and r.lanes = new.lanes and r.lane = new.lane and r.low < new.high
+          and r.high > case when new.outcome = 'settled' then max(new.upto, new.low) else new.low end)
+begin
+  select raise(abort, 'penstock: a lease cannot end: not all that it holds was given back')
+   where exists (
+         select 1 from penstock_groups g
+          cross join penstock_bindings b on b.id = new.binding
+          cross join penstock_events e indexed by penstock_events_stream on e.stream = g.stream
+          where g.group_id = new.group_id
+            and e."offset" > case when new.outcome = 'settled' then max(new.upto, new.low) else new.low end
+            and e."offset" <= new.high and coalesce(e.bucket, e."offset" % 256) * new.lanes / 256 = new.lane
+            and (b.types is null or exists (
+                  select 1 from penstock_binding_types t
+                   where t.binding = b.id and e.event_type glob t."glob"
+                     and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
+            and (b.headers is null or not exists (
+                  select 1 from json_each(b.headers) h
+                   where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
+            and e."offset" not in (select value from json_each(new.holes))
+            and not exists (select 1 from penstock_deliveries d
+                             where d.group_id = new.group_id and d."offset" = e."offset")
+            and not exists (select 1 from penstock_returned r
+                             where r.group_id = new.group_id and r.lanes = new.lanes and r.lane = new.lane
+                               and r.low < e."offset" and r.high >= e."offset"));
+end;
+create trigger if not exists penstock_leases_rows_given_back after update of outcome on penstock_leases
+when old.outcome is null and new.offsets is not null
+begin
+  select raise(abort, 'penstock: a lease cannot end: not all that it holds was given back')
+   where exists (select 1 from json_each(new.offsets) o
+                   cross join penstock_deliveries d on d.group_id = new.group_id and d."offset" = o.value
+                  where d.state = 'CLAIMED' and d.lease = new.id);
+end;
+
 -- PUBLISHED and DEAD are written for a row of an open lease that has not expired. Two others may bury: the reaper, and
 -- an operator who kills.
 create trigger if not exists penstock_deliveries_outcome before update of state on penstock_deliveries

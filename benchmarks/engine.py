@@ -139,10 +139,16 @@ class Bench:
     def failures(self) -> list[Figure]:
         none, some = self.rates({"handler": "one_percent_never"}, {"handler": "one_percent"})
         keys = {"ordering": "key"}
-        ordered, failing = self.rates({"handler": "parse", **keys}, {"handler": "one_per_mille", **keys}, times=1)
+        ordered, failing, again = self.rates(
+            {"handler": "parse", **keys},
+            {"handler": "one_per_mille", **keys},
+            {"handler": "one_per_mille_of_ten_keys", **keys},
+            times=3,
+        )
         return [
             ratio("1 % failing on every attempt, until all are DEAD or PUBLISHED, vs none", some, none, 0.8),
             ratio("ordered group, 1,000 keys, 0.1 % failing vs none", failing, ordered, 0.3),
+            ratio("the same, every tenth event of ten keys failing", again, ordered, None),
         ]
 
     def waiting(self) -> Figure:

@@ -48,8 +48,16 @@ def one_percent(event: Event) -> None:
 
 
 def one_per_mille(event: Event) -> None:
+    """Of each thousand in a row another one, so that it is another key each time."""
+    event.json()
+    if (31 * event.offset + event.offset // 1000) % 1000 == 7:
+        raise ValueError("one in a thousand")
+
+
+def one_per_mille_of_ten_keys(event: Event) -> None:
+    """Every tenth event of ten keys: no sooner is a key free again than it fails again."""
     number = event.json()["id"]
-    if (31 * number + number // 1000) % 1000 == 7:  # of many keys
+    if (31 * number + number // 1000) % 1000 == 7:
         raise ValueError("one in a thousand")
 
 

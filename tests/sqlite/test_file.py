@@ -118,7 +118,7 @@ def test_the_settings_of_every_connection(path: str) -> None:
 
 def test_both_stores_have_the_same_blocks() -> None:
     """The verbs call them by name; how a store appends, copies and reads is its own affair."""
-    own = {"horizon.announced", "horizon.replayed", "stage.copy", "pipeline.copy"}
+    own = {"horizon.announced", "horizon.replayed", "stage.copy", "pipeline.copy", "claim.first", "claim.careful_lane"}
     missing = blocks.load("postgres").keys() - blocks.load("sqlite").keys() - own
     assert not {name for name in missing if not name.startswith(("append.", "home.", "read.", "wake."))}
 

@@ -50,6 +50,7 @@ class LeaseRow:
     # What the claimer knows and the stored row does not say; reading is quicker for it.
     found: str | None = None  # its members by name, in the store's own words
     whole: bool = False  # every event of its lane in (low, high]
+    simple: bool = False  # of a group that has nothing but such ranges, and one lane
     left: int | None = None  # how many events lie behind it, at most; for those who share a group fairly
     events: Columns | None = field(default=None, compare=False, repr=False)  # what it holds, if the claim has read it
     earlier: Steps = ()  # attempts of earlier lives of its events

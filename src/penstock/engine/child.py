@@ -83,7 +83,7 @@ def _serve(connection: socket.socket, runner: Runner, marks: Marks) -> None:
         chunk: Chunk = message[0]
         if chunk.begin is not None:
             state, held, token = LeaseState.of_frozen(chunk.begin.state), {}, chunk.begin.token
-            runner.itemized = False
+            runner.begin()
         events = Events(unpack(chunk.kind, message[1]), chunk.stream, chunk.claim)
         _send(connection, runner.run(Job(events, chunk.base, marks, state, held, token)))
 

@@ -22,7 +22,7 @@ class Inline:
 
     def run(self, work: Work) -> None:
         """Call the handlers until the end of the lease, or until the stop flag is up."""
-        self._runner.itemized = False
+        self._runner.begin()
         work.add(self._runner.run(Job(work.events, 0, work.marks, work.state, {}, work.token)))
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ _GROWTH = 8  # a lease is at most so many times the last one: one quick lease pr
 _SHARES = 6  # of what is left, one lease takes at most one
 _LEAST_SECONDS = 0.1  # but never so little that claiming it costs more than handling it
 _SAFE = 1_000  # events in a lease that went well: the danger is behind us
-_HELD_SHARE = 50  # one event in so many may wait behind its key before leases get smaller
+_HELD_SHARE = 30  # one event in so many may wait behind its key before leases get smaller
 _HELD_LEAST = 1_000  # but not smaller than this
 _WEIGHT = 0.5  # of the newest measurement
 
@@ -58,12 +58,13 @@ class Pace:
     def held(self, count: int, of: int) -> None:
         """So many events of a lease waited behind a failed one of their key, and become rows, which are dear.
 
-        The more of a key a lease holds, the more of it waits; in smaller leases a key is free again sooner.
+        The more of a key a lease holds, the more of it waits: in a lease of half the size half the share.
         """
-        if count * _HELD_SHARE > of:
-            self._crowded = max(_HELD_LEAST, of // 2)
+        fits = of * of // (count * _HELD_SHARE) if count else 2 * of  # so many, and the share is as it should be
+        if fits < of:
+            self._crowded = max(_HELD_LEAST, of // 2, fits)
         elif self._crowded is not None and of >= self._crowded // 2:
-            self._crowded = 2 * self._crowded if self._crowded < self._most else None
+            self._crowded = min(2 * self._crowded, max(fits, self._crowded)) if self._crowded < self._most else None
 
     def shrink(self, count: int) -> None:
         """Something in a lease of so many events is dangerous: take less at once, until it stands alone."""

@@ -13,6 +13,7 @@ from penstock.core import codec, fingerprint
 from penstock.core.event import NewEvent
 from penstock.core.events import Event, Events
 from penstock.core.lease import Failure
+from penstock.core.limits import HELD_PER_LEASE
 from penstock.engine.context import Context, Recorded, Scope
 from penstock.engine.marks import Mark, Marks
 from penstock.engine.state import KeyState, LeaseState, Missing, Written
@@ -73,9 +74,14 @@ class Runner:
         self._ordered, self._keyed = subscription.ordered, subscription.keyed
         self._by_type: dict[str, Handler | None] = {}
         self.itemized = False  # effects event by event: from the first that may be refused, until the lease ends
+        self._waiting = 0  # events of the lease that wait behind one of their key
         self._loop: asyncio.Runner | None = None
         why = None if self._keyed else "The group was declared with keyed=False and has no state."
         self._no_state = KeyState(Missing(why))
+
+    def begin(self) -> None:
+        """A new lease."""
+        self.itemized, self._waiting = False, 0
 
     def run(self, job: Job) -> Report:
         """Run what is untouched, until the end or until the stop flag is up."""
@@ -283,6 +289,9 @@ class Runner:
         if key is None or job.base + index <= job.held.get(key, job.base + index):
             return False
         job.marks.events[job.base + index] = Mark.HELD
+        self._waiting += 1
+        if self._waiting >= HELD_PER_LEASE:
+            job.marks.stop[0] = 1  # each becomes a row, which is dear; what is not begun goes back as a range
         return True
 
     def _done(self, job: Job, index: int, context: Context | None) -> None:

@@ -258,9 +258,10 @@ class Worker:
             raise
         work.finish()
         marks = work.outcomes()
-        pace.ran(len(marks) - marks.count(Mark.UNTOUCHED), seconds)
+        ran = len(marks) - marks.count(Mark.UNTOUCHED)
+        pace.ran(ran, seconds)
         if lease.is_range:
-            pace.held(marks.count(Mark.HELD), len(marks))
+            pace.held(marks.count(Mark.HELD), ran)
         self._settle(lease, work, pace)
 
     # --- settle --------------------------------------------------------------------------------------------------

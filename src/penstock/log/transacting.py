@@ -31,11 +31,11 @@ class Transacting:
         """Give every connection back."""
         self.store.close()
 
-    def _run(self, work: Callable[[Transaction], T], *, write: bool = True) -> T:
-        """One transaction, run again where the database asks for it."""
+    def _run(self, work: Callable[[Transaction], T], *, write: bool = True, only: bool = False) -> T:
+        """One transaction, run again where the database asks for it; `only` says that it has a single statement."""
         for last in (*[False] * (limits.SETTLE_RETRIES - 1), True):
             try:
-                with self.store.transaction(write=write) as tx:
+                with self.store.transaction(write=write, only=only) as tx:
                     return work(tx)
             except Conflict as error:
                 if last:

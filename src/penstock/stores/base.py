@@ -70,6 +70,8 @@ class Conflict(Exception):
 class Transaction(Protocol):
     """One database transaction; leaving its block commits, an exception rolls back."""
 
+    finds_lanes: bool  # its index tells the lane of an event
+
     def rows(self, block: str, **params: Any) -> list[Row]:
         """Run a block and return its rows."""
 
@@ -90,9 +92,12 @@ class Transaction(Protocol):
         """Run the block with which a claimer looks around: in one round trip it finds the last offset, who appends,
         and behind that everything else."""
 
+    def only(self, block: str, **params: Any) -> list[Row]:
+        """Run the only statement of the transaction, and commit: one round trip."""
+
     def finish(
         self, block: str, *, read: tuple[str, Mapping[str, Any]] | None = None, **params: Any
-    ) -> tuple[Row | None, Columns | None]:
+    ) -> tuple[list[Row], Columns | None]:
         """Run the last statement of the transaction and a reading block behind it, and commit: one round trip."""
 
     def forget(self) -> None:
@@ -163,15 +168,16 @@ class Store(Protocol):
 
     url: str
     kind: str
+    claims_at_once: bool  # a simple claim takes one statement
     has_standbys: bool  # servers may follow this one and answer reads
     blocks: Mapping[str, str]
     clock: Clock | None
     hook: StatementHook | None
 
-    def transaction(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
+    def transaction(self, *, write: bool = True, only: bool = False) -> AbstractContextManager[Transaction]:
         """A transaction of Penstock's own, with timeouts that a stopped process cannot outlive.
 
-        One that does not write sees the log as it was at one moment.
+        One that does not write sees the log as it was at one moment. One for `tx.only` has a single statement.
         """
 
     def outbox_params(self, event: NewEvent) -> dict[str, Any]:

@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from penstock.core import limits
+from penstock.core.columns import Columns, RowColumns
 from penstock.core.lanes import slice_of
 from penstock.core.lease import Idle, LeaseId, LeaseRow, Passed, Steps, Token
 from penstock.stores import circuit, groups, lives, ranges, reap
 from penstock.stores.base import Row, Transaction
 from penstock.stores.ending import error_of
-from penstock.stores.groups import Group, Span
+from penstock.stores.groups import Group
 from penstock.stores.ranges import Range, Stretch
 
+_LEASE_COLUMNS = 10  # of `claim.first`, before those of the event
 _TOKEN_BITS = 20  # random low bits behind the growing lease id: a token grows, and cannot be guessed
 
 
@@ -68,6 +70,60 @@ def claim(
     return _idle(tx, idle, alone=alone)
 
 
+def at_once(
+    tx: Transaction,
+    stream: str,
+    group_name: str,
+    limit: int,
+    claimed_by: str,
+    lease_seconds: float | None = None,
+    *,
+    run: int | None = None,
+) -> LeaseRow | Idle | None:
+    """A small lease of a group that has nothing but ranges, in one statement that is all there is to do. `Idle` if
+    there is nothing, None if it is not as simple as that."""
+    rows = tx.only(
+        "claim.first",
+        stream=stream,
+        group_name=group_name,
+        now=tx.told_now,
+        claimed_by=claimed_by,
+        seconds=lease_seconds,
+        most=limit,
+        secret=secrets.randbits(_TOKEN_BITS),
+        run=run,
+    )
+    if not rows:
+        return None
+    one = rows[0]
+    if one.id is None:
+        return Idle(None)
+    return LeaseRow(
+        LeaseId(one.id),
+        Token(one.token),
+        stream,
+        group_name,
+        one.group_id,
+        lane=0,
+        lanes=1,
+        binding=one.binding,
+        low=one.low,
+        high=one.high,
+        holes=[],
+        offsets=None,
+        members=one.members,
+        attempts=1,
+        replay=0,
+        claimed_by=claimed_by,
+        claimed_at=one.claimed_at,
+        expires_at=one.expires_at,
+        whole=True,
+        simple=True,
+        left=one.last - one.high,
+        events=RowColumns([row[_LEASE_COLUMNS:] for row in rows]),
+    )
+
+
 def _idle(tx: Transaction, idle: Idle, *, alone: bool) -> Idle:
     """Nothing to hand out. Where that is all there is to say, it is not worth a commit that waits for the disk."""
     if alone:
@@ -117,16 +173,21 @@ class _Attempt:
         """What this lane has to give: returned ranges first, then rows and the next range in turn."""
         ordered = self.group.ordered
         piece = self._lowest_returned(lane)
-        if piece is not None and piece.available_at <= self.now:
-            return self._take_returned(lane, piece)
-        # An ordered lane works from the left: nothing above what it still waits for.
+        due = piece is not None and piece.available_at <= self.now
+        # An ordered lane works from the left: nothing above what it waits for. Its rows come before any range as long
+        # as all of them get done: what waits for them would be stepped over otherwise, and become rows, too.
         ceiling = None
         if ordered:
             ceiling = min(self._cursor(lane), piece.low) if piece is not None else self._cursor(lane)
-        if lane.last_was_range and (ordered or self._ripe(lane)):
+            rows_first = lane.last_was_range or lane.last_was_clean
+        else:
+            rows_first = lane.last_was_range and not due and self._ripe(lane)
+        if rows_first:
             found: LeaseRow | Passed | None = self._take_rows(lane, ceiling)
             if found is not None:
                 return found
+        if piece is not None and due:
+            return self._take_returned(lane, piece)
         if not (ordered and piece is not None):
             found = self._take_next(lane)
             if found is not None:
@@ -152,7 +213,7 @@ class _Attempt:
 
     def _ripe(self, lane: Row) -> bool:
         """Whether rows go before the next range: a lease costs the same with few of them as with many."""
-        if not lane.has_rows:
+        if not lane.rows_wait:
             return False
         waiting_since = self.now - timedelta(seconds=limits.ROWS_WAIT_SECONDS)
         row = self.tx.one("claim.ripe", waiting_since=waiting_since, **self._rows_of(lane))
@@ -168,11 +229,18 @@ class _Attempt:
             "most": min(self.limit, limits.ROWS_PER_LEASE),
         }
 
+    def _rows_worth_it(self, lane: Row) -> int:
+        """How many rows of an ordered lane to take: four times what its last lease of rows got done. Behind a failure
+        the rest of a key comes back; one that fails often would have all that waits for it claimed again and again."""
+        done = None if lane.last_was_range else lane.last_done
+        return limits.ROWS_PER_LEASE if done is None else min(limits.ROWS_PER_LEASE, max(limits.ROWS_LEAST, 4 * done))
+
     def _take_rows(self, lane: Row, ceiling: int | None) -> LeaseRow | None:
-        if not lane.has_rows:
+        if not lane.rows_wait:
             return None
         params = self._rows_of(lane)
         if self.group.ordered:
+            params["most"] = min(self._rows_worth_it(lane), self.limit)
             due = self.tx.rows("claim.ordered_rows", ceiling=ceiling, halts=self.group.on_dead == "halt", **params)
         else:
             due = self.tx.rows("claim.due_rows", **params)
@@ -180,16 +248,18 @@ class _Attempt:
             return None
         taken = sorted(row.offset for row in due if row.part == due[0].part)  # suspects: one part of a lost lease
         lease = self._open(lane, members=len(taken), offsets=taken)
-        claimed = self.tx.run(
-            "claim.mark_rows",
-            group_id=self.group.group_id,
-            offsets=taken,
-            lease=lease.id,
-            claimed_by=self.claimed_by,
-            now=self.now,
-        )
-        assert claimed == len(taken), "rows of a group change hands only under its lock"
-        return lease
+        params = {"offsets": taken, "lease": lease.id, "claimed_by": self.claimed_by, "now": self.now}
+        rows, events = self._last("claim.mark_rows", lease, group_id=self.group.group_id, **params)
+        assert len(rows) == len(taken), "rows of a group change hands only under its lock"
+        return replace(lease, events=events)
+
+    def _last(self, block: str, lease: LeaseRow, /, **params: object) -> tuple[list[Row], Columns | None]:
+        """Run the last statement of the claim. Where that is all there is to do, read what a small lease holds, and
+        commit with it."""
+        if self.read is None:
+            return self.tx.rows(block, **params), None
+        small = lease.members <= limits.READ_WITH_CLAIM
+        return self.tx.finish(block, read=self.read(lease) if small else None, **params)
 
     # --- ranges --------------------------------------------------------------------------------------------------
 
@@ -226,14 +296,13 @@ class _Attempt:
         if cursor >= self.horizon or (self.group.ordered and lane.has_rows and self._full(lane)):
             return None
         span = groups.span_at(self.group, cursor)
-        if self._simple(lane, span):
-            return self._open_first(lane, span.binding, cursor)
         where = Stretch(self.group, lane, span.binding, cursor, min(self.horizon, span.high), self.limit, self.now)
         found = ranges.find(self.tx, where, attempts=0, replay=0, because=error_of(None))
         worth_it = found.members or found.holes or found.scanned >= limits.PASS_STRETCH or found.high == span.high
         if not worth_it:
             return None  # a short stretch without a match is looked at again rather than written down
-        return self._lease_range(lane, found, attempts=1, replay=0, fresh=True)
+        lease = self._lease_range(lane, found, attempts=1, replay=0, fresh=True)
+        return replace(lease, simple=True) if isinstance(lease, LeaseRow) and self._simple(lane) else lease
 
     def _full(self, lane: Row) -> bool:
         low, high = slice_of(lane.lane, self.group.lanes)
@@ -246,59 +315,10 @@ class _Attempt:
         )
         return blocked is not None and blocked.rows >= limits.BLOCKED_PER_LANE
 
-    def _simple(self, lane: Row, span: Span) -> bool:
-        """Whether the next events are a small lease as they come, and all that this claim can find."""
-        assert self.horizon is not None
-        odd = lane.has_rows or lane.has_dated or lane.has_returned or self.group.lanes > 1 or not span.everything
-        return not odd and self.read is not None and self.limit <= limits.READ_WITH_CLAIM and span.high > self.horizon
-
-    def _open_first(self, lane: Row, binding: int, low: int) -> LeaseRow | None:
-        """Measure, write and read the lease in the last round trip."""
-        assert self.horizon is not None
-        expires_at = self.now + timedelta(seconds=self.lease_seconds)
-        where = {"stream": self.group.stream, "after": low, "upto": self.horizon, "limit": self.limit}
-        row, events = self.tx.finish(
-            "lease.open_first",
-            read=("read.events", where),
-            group_id=self.group.group_id,
-            stream=self.group.stream,
-            binding=binding,
-            secret=secrets.randbits(_TOKEN_BITS),
-            claimed_by=self.claimed_by,
-            now=self.now,
-            expires_at=expires_at,
-            low=low,
-            high=self.horizon,
-            most=self.limit,
-            total=lane.total or 0,
-            open_before=lane.open_ids,
-            run=self.run,
-        )
-        if row is None:
-            return None
-        return LeaseRow(
-            LeaseId(row.id),
-            Token(row.token),
-            self.group.stream,
-            self.group.group_name,
-            self.group.group_id,
-            lane=0,
-            lanes=1,
-            binding=binding,
-            low=low,
-            high=row.high,
-            holes=[],
-            offsets=None,
-            members=row.members,
-            attempts=1,
-            replay=0,
-            claimed_by=self.claimed_by,
-            claimed_at=self.now,
-            expires_at=expires_at,
-            whole=True,
-            left=lane.last - row.high,
-            events=events,
-        )
+    def _simple(self, lane: Row) -> bool:
+        """Whether the group has nothing but ranges of events as they come: then the next claim can be made at once."""
+        odd = lane.has_rows or lane.has_dated or lane.has_returned or self.group.circuit is not None
+        return not odd and self.group.lanes == 1 and len(self.group.spans) == 1 and self.group.spans[0].everything
 
     def _lease_range(self, lane: Row, found: Range, *, attempts: int, replay: int, fresh: bool) -> LeaseRow | Passed:
         total = (lane.total or 0) + found.members + len(found.holes) if fresh else None
@@ -389,14 +409,10 @@ class _Attempt:
             expires_at,
             found,
             whole,
-            lane.last - high if fresh and high is not None and self.group.lanes == 1 else None,
+            left=lane.last - high if fresh and high is not None and self.group.lanes == 1 else None,
             earlier=earlier,
         )
-        events = None
-        if last and self.read is not None:
-            small = members <= limits.READ_WITH_CLAIM
-            row, events = self.tx.finish("lease.open", read=self.read(lease) if small else None, **params)
-        else:
-            row = self.tx.one("lease.open", **params)
-        assert row is not None
-        return replace(lease, id=LeaseId(row.id), token=Token(row.token), events=events)
+        rows, events = (
+            self._last("lease.open", lease, **params) if last else (self.tx.rows("lease.open", **params), None)
+        )
+        return replace(lease, id=LeaseId(rows[0].id), token=Token(rows[0].token), events=events)

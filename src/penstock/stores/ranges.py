@@ -76,8 +76,7 @@ def _plainly(tx: Transaction, where: Stretch) -> tuple[Row, bool]:
             row = tx.one("claim.whole_range", stream=group.stream, low=low, high=high, most=most)
             assert row is not None
             return row, True
-        reach = max(limits.SCAN, 4 * most * group.lanes)
-        row = tx.one("claim.lane_range", reach=reach, scan=max(limits.SCAN, 2 * most), **_share(where))
+        row = tx.one("claim.lane_range", reach=_reach(where), scan=max(limits.SCAN, 2 * most), **_share(where))
         if row is not None:
             return row, True
     row = tx.one("claim.plain_range", scan=max(limits.SCAN_FILTERED, 2 * most), **_share(where), **_filter(where))
@@ -93,18 +92,20 @@ def _odd(tx: Transaction, where: Stretch, high: int) -> bool:
 
 def _carefully(tx: Transaction, where: Stretch) -> Row:
     """Looking closely costs more per event, and the range may end early: look at little more than is wanted."""
-    scan = min(max(limits.SCAN, 2 * where.most), max(limits.PASS_STRETCH, 2 * where.most * where.group.lanes))
-    row = tx.one(
-        "claim.careful_range",
-        now=where.now,
-        holes=limits.HOLES_PER_LEASE,
-        scan=scan,
-        **_share(where),
-        **_filter(where),
-        **_turn(where),
-    )
+    everything, most, lanes = where.group.span(where.binding).everything, where.most, where.group.lanes
+    params = {"now": where.now, "holes": limits.HOLES_PER_LEASE, **_share(where), **_turn(where)}
+    if everything and tx.finds_lanes:
+        row = tx.one("claim.careful_lane", reach=_reach(where), scan=limits.PASS_STRETCH, **params)
+    else:
+        scan = min(max(limits.SCAN, 2 * most), max(limits.PASS_STRETCH, 2 * most * lanes))
+        row = tx.one("claim.careful_range", scan=scan, **params, **_filter(where))
     assert row is not None
     return row
+
+
+def _reach(where: Stretch) -> int:
+    """How far a lane is looked at in the index alone."""
+    return max(limits.SCAN, 4 * where.most * where.group.lanes)
 
 
 def _share(where: Stretch) -> dict[str, object]:

@@ -83,7 +83,7 @@ def says_done(said: Settlement) -> bool:
 
 def settle_whole(tx: Transaction, lease_id: int, token: int, said: Settlement) -> Settled | None:
     """The happy path: a whole range is done. All that its transaction does; None if it is not as simple as that."""
-    row, _ = tx.finish(
+    rows = tx.only(
         "settle.whole",
         id=lease_id,
         token=token,
@@ -91,7 +91,7 @@ def settle_whole(tx: Transaction, lease_id: int, token: int, said: Settlement) -
         digest=codec.digest(_plain(said)),
         now=tx.told_now,
     )
-    return None if row is None else Settled(row.members, 0, 0, 0)
+    return Settled(rows[0].members, 0, 0, 0) if rows else None
 
 
 def settle(

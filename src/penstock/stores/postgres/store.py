@@ -48,6 +48,7 @@ class PostgresStore:
     """A log in the schema `penstock` (or the one named by `?schema=`) of a PostgreSQL database."""
 
     kind = "postgresql"
+    claims_at_once = True
     has_standbys = True
 
     def __init__(
@@ -77,8 +78,9 @@ class PostgresStore:
     # --- connections ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """A connection of the pool, outside any transaction; what goes wrong on it gets a name."""
+    def connection(self, *, only: bool = False) -> Iterator[psycopg.Connection[Any]]:
+        """A connection of the pool, outside any transaction; what goes wrong on it gets a name. The `only` statement on
+        it needs no BEGIN and no COMMIT."""
         if self._pool is None:
             raise StoreClosed
         if not self._opened:
@@ -86,7 +88,10 @@ class PostgresStore:
         with faults.named(self.safe_url, self.schema):
             try:
                 with self._pool.connection() as connection:
-                    connection.isolation_level = _WRITING
+                    if connection.isolation_level is not _WRITING:
+                        connection.isolation_level = _WRITING
+                    if connection.autocommit is not only:
+                        connection.autocommit = only
                     yield connection
             except PoolTimeout as error:
                 self._reach()
@@ -117,8 +122,8 @@ class PostgresStore:
         return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
 
     @contextmanager
-    def transaction(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
-        with self.connection() as connection:
+    def transaction(self, *, write: bool = True, only: bool = False) -> Iterator[PostgresTransaction]:
+        with self.connection(only=only and self.hook is None) as connection:
             place = self._home.place(connection)
             if not write:
                 connection.isolation_level = _READING

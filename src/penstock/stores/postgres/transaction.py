@@ -28,6 +28,7 @@ _SETTINGS = (
     "select clock_timestamp(), set_config('lock_timeout', '30s', true), set_config('statement_timeout', '120s', true), "
     "set_config('idle_in_transaction_session_timeout', '10s', true), set_config('jit', 'off', true)"
 )
+_HAVE_SETTINGS = {"claim.look", "claim.first", "settle.whole"}  # blocks that come first and make them themselves
 
 
 def _elapsed() -> float:
@@ -36,6 +37,8 @@ def _elapsed() -> float:
 
 class PostgresTransaction:
     """One transaction on one pooled connection."""
+
+    finds_lanes = True
 
     def __init__(self, store: PostgresStore, connection: psycopg.Connection[Any], place: Place) -> None:
         self._store = store
@@ -82,7 +85,8 @@ class PostgresTransaction:
         else:
             try:
                 with self._raw.pipeline():
-                    settings = None if self._began is not None else self._ask_settings()
+                    if self._began is None and not (calls and calls[0][0] in _HAVE_SETTINGS):
+                        settings = self._ask_settings()
                     for (block, params), cursor in zip(calls, cursors, strict=True):
                         cursor.execute(self._store.blocks[block], _sendable(params), prepare=False)
                     if commit:
@@ -141,17 +145,34 @@ class PostgresTransaction:
 
     def look(self, block: str, **params: Any) -> list[Row]:
         found = self.rows(block, **params)
-        self._bounds = found[0].bounds if found else None
+        if found:
+            self._bounds = found[0].bounds
+            if self._began is None:
+                self._began, self._began_here = found[0].looked_at, _elapsed()
+        return found
+
+    def only(self, block: str, **params: Any) -> list[Row]:
+        if self._store.hook is not None:  # who kills the process between a statement and its commit finds both
+            return self._send([(block, params)], commit=True)[0].fetchall()
+        assert self._raw.autocommit and block in _HAVE_SETTINGS
+        try:
+            with self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor:
+                found = cursor.execute(self._store.blocks[block], _sendable(params), prepare=False).fetchall()
+        except psycopg.OperationalError as error:
+            if self._raw.broken or self._raw.closed:
+                raise CommitUnknown from error
+            raise
+        self.ended = True
         return found
 
     def finish(
         self, block: str, *, read: tuple[str, Mapping[str, Any]] | None = None, **params: Any
-    ) -> tuple[Row | None, Columns | None]:
+    ) -> tuple[list[Row], Columns | None]:
         calls = [(block, params)]
         if read is not None:
             calls.append((read[0], dict(read[1])))
         cursors = self._send(calls, plain=len(calls) - 1, commit=True)
-        return cursors[0].fetchone(), None if read is None else RowColumns(cursors[1].fetchall())
+        return cursors[0].fetchall(), None if read is None else RowColumns(cursors[1].fetchall())
 
     def forget(self) -> None:
         self.worth_a_commit = False

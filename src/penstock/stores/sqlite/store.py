@@ -43,6 +43,8 @@ def _statements() -> dict[str, tuple[str, ...]]:
 class SqliteTransaction:
     """One transaction on this thread's connection."""
 
+    finds_lanes = False
+
     def __init__(self, store: SqliteStore, connection: sqlite3.Connection) -> None:
         self._store = store
         self._connection = connection
@@ -97,15 +99,18 @@ class SqliteTransaction:
     def look(self, block: str, **params: Any) -> list[Row]:
         return self.rows(block, **params)
 
+    def only(self, block: str, **params: Any) -> list[Row]:
+        return self.rows(block, **params)
+
     def finish(
         self, block: str, *, read: tuple[str, Mapping[str, Any]] | None = None, **params: Any
-    ) -> tuple[Row | None, Columns | None]:
+    ) -> tuple[list[Row], Columns | None]:
         """One round trip is as good as another here; leaving the transaction commits."""
-        row = self.one(block, **params)
-        if read is None or row is None:
-            return row, None
+        rows = self.rows(block, **params)
+        if read is None:
+            return rows, None
         found = [cursor.fetchall() for cursor in self._execute(read[0], dict(read[1]))]
-        return row, RowColumns(found[-1])
+        return rows, RowColumns(found[-1])
 
     def forget(self) -> None:
         """A transaction that wrote nothing costs nothing to commit."""
@@ -199,6 +204,7 @@ class SqliteStore:
     """A log in one SQLite file, in tables that start with `penstock_`."""
 
     kind = "sqlite"
+    claims_at_once = False
     has_standbys = False
 
     def __init__(self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None) -> None:
@@ -215,7 +221,7 @@ class SqliteStore:
         return datetime.now(UTC) if self.clock is None else self.clock.now()
 
     @contextmanager
-    def transaction(self, *, write: bool = True) -> Iterator[SqliteTransaction]:
+    def transaction(self, *, write: bool = True, only: bool = False) -> Iterator[SqliteTransaction]:
         with named(self.path), self.connections.lend() as connection:
             try:
                 patiently(lambda: _begin(connection, write))

@@ -35,16 +35,29 @@ drop index if exists penstock.deliveries_key;
 -- if its transaction, prepared or not, also holds what every INSERT into events holds and only a role with rights can get.
 -- Roles are not looked at: SET ROLE, a SECURITY DEFINER function or a REVOKE would hide an appender.
 create or replace function penstock.announced() returns setof bigint
-language sql stable as $$
-  select distinct a.objid::bigint from pg_catalog.pg_locks a
-   where a.locktype = 'advisory' and a.objsubid = 2 and a.mode = 'ShareLock' and a.granted
+language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+begin
+  return query
+  with locks as materialized (
+    select * from pg_catalog.pg_lock_status() one
+     where one.database = (select oid from pg_catalog.pg_database where datname = current_database()) and one.granted
+  )
+  select distinct a.objid::bigint from locks a
+   where a.locktype = 'advisory' and a.objsubid = 2 and a.mode = 'ShareLock'
      and a.classid = 'penstock.events_offset_seq'::regclass::oid
-     and a.database = (select oid from pg_catalog.pg_database where datname = current_database())
-     and a.virtualtransaction in (
-           select w.virtualtransaction from pg_catalog.pg_locks w
-            where w.locktype = 'relation' and w.relation = 'penstock.events'::regclass::oid and w.database = a.database
-              and w.mode = 'RowExclusiveLock' and w.granted)
-$$;
+     and exists (select 1 from locks w
+                  where w.virtualtransaction = a.virtualtransaction and w.locktype = 'relation'
+                    and w.relation = 'penstock.events'::regclass::oid and w.mode = 'RowExclusiveLock');
+end $$;
+
+-- How long the statements of a transaction may take.
+create or replace function penstock.settings() returns timestamptz
+language plpgsql as $$
+begin
+  perform set_config('lock_timeout', '30s', true), set_config('statement_timeout', '120s', true),
+          set_config('idle_in_transaction_session_timeout', '10s', true), set_config('jit', 'off', true);
+  return clock_timestamp();
+end $$;
 
 -- The first step of a claim, as a function, because a session plans its statements once: take the group's turn, then, in
 -- later statements that see what the last holder left behind, the last value of the sequence, and behind it the announced
@@ -61,16 +74,17 @@ returns table (group_id integer, stream text, group_name text, ordering text, ke
                rewinds integer, rewound_upto bigint, paused boolean, pause_reason text, created_at timestamptz, bindings text,
                circuit_opened_at timestamptz, delay_seconds double precision, probe_at timestamptz, last_error text,
                error_code text, probe bigint, probe_expires_at timestamptz,
-               lane integer, cursor bigint, total bigint, last_lease bigint, last_was_range boolean,
+               lane integer, cursor bigint, total bigint, last_lease bigint, last_was_range boolean, last_done integer, last_was_clean boolean,
                open_ids bigint[], expired_ids bigint[], expires_at timestamptz, has_returned boolean,
-               has_rows boolean, has_dated boolean, last bigint, bounds bigint[], looked_at timestamptz)
-language plpgsql as $$
+               has_rows boolean, rows_wait boolean, has_dated boolean, last bigint, bounds bigint[], looked_at timestamptz)
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
   g      record;
   last   bigint;
   bounds bigint[];
 begin
+  perform penstock.settings();
   perform 1 from penstock.groups one join penstock.group_locks l on l.group_id = one.group_id
     where one.stream = a_stream and one.group_name = a_group for update of l;
   -- From here on every statement finds its events and rows in the order of an index and stops when it has enough. Left to
@@ -95,17 +109,25 @@ begin
          g.on_dead, g.lease_seconds, g.max_attempts, g.base_seconds, g.factor, g.cap_seconds, g.jitter,
          g.max_age_seconds, g.rewinds, g.rewound_upto, g.paused, g.pause_reason, g.created_at, g.bindings,
          g.circuit_opened_at, g.delay_seconds, g.probe_at, g.last_error, g.error_code, g.probe, g.probe_expires_at,
-         l.lane, c.high, c.total, n.id, n.was_range, coalesce(o.open_ids, '{}'), coalesce(o.expired_ids, '{}'),
+         l.lane, c.high, c.total, n.id, n.was_range, n.done, n.clean, coalesce(o.open_ids, '{}'), coalesce(o.expired_ids, '{}'),
          o.expires_at,
          exists (select 1 from penstock.returned r where r.group_id = g.group_id),
          exists (select 1 from penstock.deliveries d where d.group_id = g.group_id),
+         case when g.ordering is null
+              then (select true from penstock.deliveries d
+                     where d.group_id = g.group_id and d.state = 'PENDING' order by d.available_at limit 1)
+              else (select true from penstock.deliveries d
+                     where d.group_id = g.group_id and d.in_order and d.state in ('PENDING', 'CLAIMED')
+                       and d.bucket between l.lane * 256 / g.lanes and (l.lane + 1) * 256 / g.lanes - 1
+                     order by d.bucket, d.ordering_key, d."offset" limit 1) end is not null,  -- each by its own index
          exists (select 1 from penstock.events e where e.stream = a_stream and e.available_at is not null),
          last, bounds, at
     from generate_series(0, g.lanes - 1) as l(lane)
     left join lateral (select f.high, f.total from penstock.leases f
                         where f.group_id = g.group_id and f.lanes = g.lanes and f.lane = l.lane and f.fresh
                         order by f.high desc limit 1) c on true
-    left join lateral (select f.id, f.offsets is null as was_range, f.open_before from penstock.leases f
+    left join lateral (select f.id, f.offsets is null as was_range, f.members - f.released as done,
+                              f.published + f.dead = f.members as clean, f.open_before from penstock.leases f
                         where f.group_id = g.group_id and f.lanes = g.lanes and f.lane = l.lane
                         order by f.id desc limit 1) n on true
     left join lateral (select array_agg(f.id order by f.id) as open_ids, min(f.expires_at) as expires_at,
@@ -113,4 +135,98 @@ begin
                          from (select x.id, x.expires_at, x.outcome from penstock.leases x
                                 where x.id = any(n.open_before || n.id) offset 0) f where f.outcome is null) o on true
    order by l.lane;
+end $$;
+
+-- An announced bound in full: 31 bits of it were announced, and it is near the sequence's last value.
+create or replace function penstock.unfolded(bound bigint, last bigint) returns bigint
+language sql immutable as $$
+  select last - d + case when d < 1 << 30 then 0 else 1::bigint << 31 end
+    from (select mod(last - bound + (1::bigint << 31), 1::bigint << 31) as d) distance
+$$;
+
+-- A whole claim, and all that its transaction does, where it is simple: the next events as they come, for a group without
+-- filter and lanes that has nothing but ranges. Each event comes with the lease. No answer if it is not as simple as that;
+-- one without a lease if nothing is there. Times and ids come as raw bytes and are decoded when somebody looks at them.
+create or replace function penstock.claim_first(
+  a_stream text, a_group text, at timestamptz, a_worker text, seconds double precision, most integer, secret bigint,
+  a_run bigint)
+returns table (id bigint, token bigint, group_id integer, binding bigint, low bigint, high bigint, members integer,
+               claimed_at timestamptz, expires_at timestamptz, last bigint,
+               "offset" bigint, event_id bytea, event_type text, payload bytea, content_type text, headers text,
+               metadata text, partition_key text, ordering_key text, available_at bytea, created_at bytea)
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+  g       record;
+  part    record;
+  lease   bigint;
+  horizon bigint;
+begin
+  perform penstock.settings();
+  perform 1 from penstock.groups one join penstock.group_locks l on l.group_id = one.group_id
+    where one.stream = a_stream and one.group_name = a_group for update of l;
+  select case when is_called then last_value else 0 end into last from penstock.events_offset_seq;
+  horizon := least(last, (select min(penstock.unfolded(bound, last)) from penstock.announced() bound));
+  at := coalesce(at, clock_timestamp());
+  -- The newest lease names those that were open before it; the one that reaches farthest has the cursor.
+  select one.group_id, one.lease_seconds, one.starts, one.ordering is not null or one.keyed as exclusive, c.high, c.total,
+         b.id as binding, coalesce(o.ids, '{}') as open_ids, coalesce(o.expired, false) as expired
+    into g
+    from penstock.groups one join penstock.bindings b on b.group_id = one.group_id
+    left join lateral (select f.high, f.total from penstock.leases f
+                        where f.group_id = one.group_id and f.lanes = 1 and f.lane = 0 and f.fresh
+                        order by f.high desc limit 1) c on true
+    left join lateral (select f.open_before || f.id as ids from penstock.leases f
+                        where f.group_id = one.group_id and f.lanes = 1 and f.lane = 0
+                        order by f.id desc limit 1) n on true
+    left join lateral (select array_agg(x.id order by x.id) as ids, bool_or(x.expires_at <= at) as expired
+                         from penstock.leases x where x.id = any(n.ids) and x.outcome is null) o on true
+   where one.stream = a_stream and one.group_name = a_group and one.lanes = 1 and not one.paused
+     and b.type_regex is null and b.headers is null
+     and not exists (select 1 from penstock.bindings two where two.group_id = one.group_id and two.id <> b.id)
+     and not exists (select 1 from penstock.circuits c where c.group_id = one.group_id)
+     and not exists (select 1 from penstock.returned r where r.group_id = one.group_id)
+     and not exists (select 1 from penstock.deliveries d where d.group_id = one.group_id)
+     and not exists (select 1 from penstock.events e where e.stream = a_stream and e.available_at is not null);
+  if g is null or g.expired or (g.exclusive and g.open_ids <> '{}') then
+    return;
+  end if;
+  low := coalesce(g.high, g.starts[1]);
+  select case when count(*) = most then max(e."offset") else horizon end as high, count(*)::int as n into part
+    from (select e."offset" from penstock.events e
+           where e.stream = a_stream and e."offset" > low and e."offset" <= horizon order by e."offset" limit most) e;
+  if part.n = 0 then
+    return next;
+    return;
+  end if;
+  lease := nextval('penstock.leases_id_seq');
+  insert into penstock.leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
+                               replay, members, low, high, fresh, total, open_before, run)
+  overriding system value
+  values (lease, g.group_id, 0, 1, g.binding, (lease << 20) | secret, a_worker, at,
+          at + make_interval(secs => coalesce(seconds, g.lease_seconds)), 1, 0, part.n, low, part.high, true,
+          coalesce(g.total, 0) + part.n, g.open_ids, a_run);
+  return query
+  select lease, (lease << 20) | secret, g.group_id, g.binding, low, part.high, part.n, at,
+         at + make_interval(secs => coalesce(seconds, g.lease_seconds)), last,
+         e."offset", uuid_send(e.event_id), e.event_type, e.payload, e.content_type, e.headers::text, e.metadata::text,
+         e.partition_key, e.ordering_key, timestamptz_send(e.available_at), timestamptz_send(e.created_at)
+    from penstock.events e
+   where e.stream = a_stream and e."offset" > low and e."offset" <= part.high order by e."offset";
+end $$;
+
+-- The happy path of a settle: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
+create or replace function penstock.settle_whole(
+  an_id bigint, a_token bigint, at timestamptz, an_upto bigint, a_digest bytea) returns setof integer
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+begin
+  perform penstock.settings();
+  at := coalesce(at, clock_timestamp());
+  return query
+  update penstock.leases l
+     set outcome = 'settled', upto = l.high, digest = a_digest, answer = array[l.members, 0, 0, 0], ended_at = at,
+         published = l.members, failed = 0, dead = 0, released = 0
+   where l.id = an_id and l.token = a_token and l.outcome is null and l.expires_at > at and l.high = an_upto
+     and not exists (select 1 from penstock.circuits c where c.group_id = l.group_id and c.probe = l.id)
+  returning l.members;
 end $$;

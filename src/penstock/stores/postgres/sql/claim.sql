@@ -49,6 +49,11 @@ select l.lane, c.high as cursor, c.total
 -- All that a claimer wants to know, in one look, once it is its turn: the group with its bindings, every lane, the time.
 select * from penstock.claim_look(%(stream)s, %(group_name)s, %(now)s::timestamptz);
 
+-- name: claim.first
+-- A whole claim in one statement, where it is simple.
+select * from penstock.claim_first(%(stream)s, %(group_name)s, %(now)s::timestamptz, %(claimed_by)s, %(seconds)s, %(most)s,
+                                   %(secret)s, %(run)s);
+
 -- name: claim.returned
 -- The lowest returned range of a lane; an unordered lane may pass over what is not due.
 select * from penstock.returned
@@ -80,21 +85,23 @@ select "offset", suspect_part as part from penstock.deliveries
 
 -- name: claim.ordered_rows
 -- The rows of a key in offset order from its lowest unresolved one, ending before the first that is not due or belongs
--- to another part of a lost lease. (Dead letters are unresolved only where they halt their key.)
+-- to another part of a lost lease, and behind one that has failed: most of what failed fails again, and what was claimed
+-- behind it would be claimed for nothing. (Dead letters are unresolved only where they halt their key.)
 with unresolved as (
-  select "offset", ordering_key, suspect_part as part,
+  select "offset", ordering_key, suspect_part as part, reason = 'retry' as failed,
          state = 'PENDING' and available_at <= %(now)s as due
     from penstock.deliveries
    where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
      and "offset" <= %(ceiling)s and in_order and state in ('PENDING', 'CLAIMED')
   union all
-  select "offset", ordering_key, suspect_part, false
+  select "offset", ordering_key, suspect_part, false, false
     from penstock.deliveries
    where %(halts)s and group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
      and "offset" <= %(ceiling)s and in_order and state = 'DEAD' and reason is distinct from 'skipped'
 ), turns as (
   select "offset", part, bool_and(due and same) over turn as clear from (
-    select *, part is not distinct from first_value(part) over turn as same from unresolved
+    select *, part is not distinct from first_value(part) over turn
+              and not coalesce(lag(failed) over turn, false) as same from unresolved
     window turn as (partition by ordering_key, case when ordering_key is null then "offset" end order by "offset")) u
   window turn as (partition by ordering_key, case when ordering_key is null then "offset" end order by "offset")
 )
@@ -106,7 +113,8 @@ select "offset", part from turns
 update penstock.deliveries
    set state = 'CLAIMED', attempts = attempts + 1, claimed_at = %(now)s, claimed_by = %(claimed_by)s,
        lease = %(lease)s, updated_at = %(now)s
- where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'PENDING';
+ where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'PENDING'
+returning "offset";
 
 -- name: claim.blocked
 select count(*) as rows from (
@@ -117,7 +125,8 @@ select count(*) as rows from (
 -- name: claim.exceptions
 -- Whether a range has anything to step over; it nearly never does. `high` is where it ends if it has not.
 select exists (select 1 from penstock.deliveries
-                where group_id = %(group_id)s and "offset" > %(low)s and "offset" <= %(high)s)
+                where group_id = %(group_id)s and "offset" > %(low)s and "offset" <= %(high)s
+                  and bucket between %(first_bucket)s and %(last_bucket)s)
     or exists (select 1 from penstock.events
                 where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
                   and available_at is not null and available_at > %(now)s)
@@ -185,7 +194,8 @@ select case when n = %(most)s then last
 
 -- name: claim.careful_range
 -- The same with rows to step over, delayed events and, in an ordered group, keys that are held back: a key is, from its
--- lowest unresolved delivery or delayed event on. Each key of the stretch is looked up once.
+-- lowest unresolved delivery or delayed event on. Each key of the stretch is looked up once. (`in`, because it is hashed
+-- whatever the planner thinks of the number of rows; a join is not.)
 with scanned as materialized (
   select "offset", ordering_key, event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket, available_at
     from penstock.events
@@ -195,10 +205,8 @@ with scanned as materialized (
   select "offset" from penstock.deliveries
    where group_id = %(group_id)s and "offset" > %(low)s and "offset" <= (select max("offset") from scanned)
 ), marked as materialized (
-  select s."offset", s.ordering_key, s.bucket, d."offset" is not null as has_row,
-         d."offset" is null and s.available_at is not null and s.available_at > %(now)s as delayed
-    from scanned s
-    left join with_rows d on d."offset" = s."offset"
+  select "offset", ordering_key, bucket, has_row, not has_row and coalesce(available_at > %(now)s, false) as delayed
+    from (select *, "offset" in (select "offset" from with_rows) as has_row from scanned) s
    where s.bucket between %(first_bucket)s and %(last_bucket)s
      and (%(type_regex)s::text is null or s.event_type ~ %(type_regex)s::text)
      and (%(headers)s::jsonb is null or s.headers @> %(headers)s::jsonb)
@@ -238,6 +246,88 @@ select c.high, count(*) filter (where not n.hole)::int as members,
        coalesce(array_agg(n."offset" order by n."offset") filter (where n.delayed), '{}') as delayed,
        coalesce(array_agg(n."offset" order by n."offset") filter (where n.blocked), '{}') as blocked,
        (select count(*)::int from scanned s where s."offset" <= c.high) as scanned,
+       (array_agg(n."offset" order by n."offset") filter (where not n.hole))::text as found
+  from cut c left join numbered n on n."offset" <= c.high
+ group by c.high;
+
+-- name: claim.careful_lane
+-- The same without a filter, mostly out of the index, which knows the lane of an event but not its key. Keys are looked up
+-- only in buckets where some key waits. (`in`, because it is hashed whatever the planner thinks; each `order by … limit 1`
+-- names the index that answers.)
+with waiting as materialized (
+  select b.bucket from generate_series(%(first_bucket)s::int, %(last_bucket)s::int) as b(bucket)
+   where %(ordered)s
+     and ((select true from penstock.deliveries
+            where group_id = %(group_id)s and bucket = b.bucket and ordering_key is not null and in_order
+              and state in ('PENDING', 'CLAIMED') order by ordering_key, "offset" limit 1)
+       or (%(halts)s and (
+           select true from penstock.deliveries
+            where group_id = %(group_id)s and bucket = b.bucket and ordering_key is not null and in_order
+              and state = 'DEAD' and reason is distinct from 'skipped' order by ordering_key, "offset" limit 1)))
+), lane as materialized (
+  select "offset", coalesce(bucket, mod("offset", 256)) as bucket from penstock.events
+   where stream = %(stream)s and "offset" > %(low)s and "offset" <= least(%(high)s, %(low)s::bigint + %(reach)s)
+     and coalesce(bucket, mod("offset", 256)) between %(first_bucket)s and %(last_bucket)s
+   order by "offset" limit %(most)s::int + %(holes)s::int
+), stretch as materialized (
+  select case when count(*) = %(most)s::int + %(holes)s::int then max("offset")
+              else least(%(high)s, %(low)s::bigint + %(reach)s) end as high from lane
+), dated as materialized (
+  select "offset", ordering_key, coalesce(bucket, mod("offset", 256)) as bucket from penstock.events
+   where stream = %(stream)s and "offset" > %(low)s and "offset" <= (select high from stretch)
+     and available_at is not null and available_at > %(now)s
+     and coalesce(bucket, mod("offset", 256)) between %(first_bucket)s and %(last_bucket)s
+   order by "offset"
+), with_rows as materialized (
+  select "offset" from penstock.deliveries
+   where group_id = %(group_id)s and "offset" > %(low)s and "offset" <= (select high from stretch)
+), keyed as materialized (
+  select l."offset", l.bucket, e.ordering_key
+    from (select * from lane where bucket in (select bucket from waiting)
+              or (%(ordered)s and bucket in (select bucket from dated)) offset 0) l
+   cross join lateral (select ordering_key from penstock.events where "offset" = l."offset" offset 0) e
+   where e.ordering_key is not null
+), held as materialized (
+  select ordering_key, min("offset") as "offset" from (
+    select k.ordering_key, o."offset"
+      from (select distinct bucket, ordering_key from keyed) k
+     cross join lateral (
+       (select "offset" from penstock.deliveries
+         where group_id = %(group_id)s and bucket = k.bucket and ordering_key = k.ordering_key and in_order
+           and state in ('PENDING', 'CLAIMED') order by "offset" limit 1)
+        union all
+       (select "offset" from penstock.deliveries
+         where %(halts)s and group_id = %(group_id)s and bucket = k.bucket and ordering_key = k.ordering_key
+           and in_order and state = 'DEAD' and reason is distinct from 'skipped' order by "offset" limit 1)) o
+     union all
+    select ordering_key, "offset" from dated
+     where %(ordered)s and ordering_key is not null and "offset" not in (select "offset" from with_rows)) stops
+   group by ordering_key
+), behind as materialized (
+  select k."offset" from keyed k join held h on h.ordering_key = k.ordering_key where h."offset" < k."offset"
+), placed as materialized (
+  select "offset", has_row, dated and not has_row as delayed, behind and not has_row and not dated as blocked
+    from (select "offset", "offset" in (select "offset" from with_rows) as has_row,
+                 "offset" in (select "offset" from dated) as dated, "offset" in (select "offset" from behind) as behind
+            from lane offset 0) l
+), numbered as materialized (
+  select *, has_row or delayed or blocked as hole,
+         count(*) filter (where not (has_row or delayed or blocked)) over (order by "offset") as member_no,
+         count(*) filter (where has_row or delayed or blocked) over (order by "offset") as hole_no
+    from placed
+), cut as (
+  select least(min("offset") filter (where not hole and member_no = %(most)s),
+               min("offset") filter (where hole and hole_no = %(holes)s + 1) - 1,
+               (select high from stretch)) as high
+    from numbered
+)
+select c.high, count(*) filter (where not n.hole)::int as members,
+       coalesce(array_agg(n."offset" order by n."offset") filter (where n.hole), '{}') as holes,
+       coalesce(array_agg(n."offset" order by n."offset") filter (where n.delayed), '{}') as delayed,
+       coalesce(array_agg(n."offset" order by n."offset") filter (where n.blocked), '{}') as blocked,
+       (select count(*)::int from (select 1 from penstock.events
+                                    where stream = %(stream)s and "offset" > %(low)s and "offset" <= c.high
+                                    limit %(scan)s) s) as scanned,
        (array_agg(n."offset" order by n."offset") filter (where not n.hole))::text as found
   from cut c left join numbered n on n."offset" <= c.high
  group by c.high;
@@ -283,23 +373,6 @@ select id, %(group_id)s, %(lane)s, %(lanes)s, %(binding)s, (id << 20) | %(secret
        %(offsets)s::bigint[], %(fresh)s, %(total)s, %(open_before)s::bigint[], %(run)s
   from next
 returning id, token;
-
--- name: lease.open_first
--- The next events of a stream as a lease, in one step: for a group without filter and lanes that has nothing but ranges.
--- Writes nothing if there are none.
-with members as (
-  select coalesce(case when count(*) = %(most)s then max("offset") end, %(high)s::bigint) as high, count(*)::int as n
-    from (select "offset" from penstock.events
-           where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-           order by "offset" limit %(most)s) first
-)
-insert into penstock.leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
-                             replay, members, low, high, fresh, total, open_before, run)
-overriding system value
-select id, %(group_id)s, 0, 1, %(binding)s, (id << 20) | %(secret)s, %(claimed_by)s, %(now)s, %(expires_at)s, 1, 0, n,
-       %(low)s, high, true, %(total)s::bigint + n, %(open_before)s::bigint[], %(run)s
-  from (select nextval('penstock.leases_id_seq') as id, m.* from members m where m.n > 0) next
-returning id, token, high, members;
 
 -- name: lease.end_empty
 update penstock.leases set outcome = 'settled', upto = %(upto)s, answer = '{0,0,0,0}', ended_at = %(now)s,

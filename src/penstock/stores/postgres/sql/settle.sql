@@ -17,14 +17,7 @@ update penstock.leases
 
 -- name: settle.whole
 -- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
-update penstock.leases
-   set outcome = 'settled', upto = high, digest = %(digest)s, answer = array[members, 0, 0, 0],
-       ended_at = coalesce(%(now)s::timestamptz, clock_timestamp()),
-       published = members, failed = 0, dead = 0, released = 0
- where id = %(id)s and token = %(token)s and outcome is null
-   and expires_at > coalesce(%(now)s::timestamptz, clock_timestamp()) and high = %(upto)s
-   and not exists (select 1 from penstock.circuits c where c.group_id = penstock.leases.group_id and c.probe = penstock.leases.id)
-returning members;
+select members from penstock.settle_whole(%(id)s, %(token)s, %(now)s::timestamptz, %(upto)s, %(digest)s) as members;
 
 -- name: settle.members
 -- Members of a range: all, or those of some keys. An event of a range has no row, and so no failures.

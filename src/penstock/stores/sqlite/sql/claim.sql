@@ -47,13 +47,14 @@ with recursive g as materialized (
     from lane l cross join g
 ), newest as (
   select l.lane, c.high as cursor, c.total, n.id as last_lease,
-         case when n.id is not null then n.offsets is null end as last_was_range,
+         case when n.id is not null then n.offsets is null end as last_was_range, n.members - n.released as last_done,
+         n.published + n.dead = n.members as last_was_clean,
          coalesce(json_insert(n.open_before, '$[#]', n.id), '[]') as candidates
     from found l
     left join penstock_leases c on c.id = l.cursor_lease
     left join penstock_leases n on n.id = l.last_lease
 )
-select g.*, lane, cursor, total, last_lease, last_was_range,
+select g.*, lane, cursor, total, last_lease, last_was_range, last_done, last_was_clean,
        (select json_group_array(o.id) from json_each(candidates) j cross join penstock_leases o on o.id = j.value
          where o.outcome is null) as open_ids,
        (select json_group_array(o.id) from json_each(candidates) j cross join penstock_leases o on o.id = j.value
@@ -62,6 +63,9 @@ select g.*, lane, cursor, total, last_lease, last_was_range,
          where o.outcome is null) as expires_at,
        exists (select 1 from penstock_returned where group_id = g.group_id) as has_returned,
        exists (select 1 from penstock_deliveries where group_id = g.group_id) as has_rows,
+       exists (select 1 from penstock_deliveries indexed by penstock_deliveries_turn
+                where group_id = g.group_id and state <> 'PUBLISHED' and state <> 'DEAD'
+                  and bucket between lane * 256 / g.lanes and (lane + 1) * 256 / g.lanes - 1) as rows_wait,
        exists (select 1 from penstock_events indexed by penstock_events_delayed
                 where stream = :stream and available_at is not null) as has_dated,
        coalesce((select seq from sqlite_sequence where name = 'penstock_events'), 0) as last, :now as looked_at
@@ -98,21 +102,21 @@ select "offset", suspect_part as part
 
 -- name: claim.ordered_rows
 -- The rows of a key in offset order from its lowest unresolved one, ending before the first that is not due or belongs
--- to another part of a lost lease.
+-- to another part of a lost lease, and behind one that has failed.
 with unresolved as (
-  select "offset", ordering_key, suspect_part as part,
+  select "offset", ordering_key, suspect_part as part, reason is 'retry' as failed,
          state = 'PENDING' and available_at <= :now as due
     from penstock_deliveries indexed by penstock_deliveries_turn
    where group_id = :group_id and bucket between :first_bucket and :last_bucket
      and "offset" <= :ceiling and state <> 'PUBLISHED' and state <> 'DEAD'
   union all
-  select "offset", ordering_key, suspect_part, 0
+  select "offset", ordering_key, suspect_part, 0, 0
     from penstock_deliveries indexed by penstock_deliveries_halted
    where :halts and group_id = :group_id and bucket between :first_bucket and :last_bucket
      and "offset" <= :ceiling and state = 'DEAD' and reason is not 'skipped'
 ), turns as (
   select "offset", part, min(due and same) over turn as clear from (
-    select *, part is first_value(part) over turn as same from unresolved
+    select *, part is first_value(part) over turn and not coalesce(lag(failed) over turn, 0) as same from unresolved
     window turn as (partition by ordering_key, case when ordering_key is null then "offset" end order by "offset")) u
   window turn as (partition by ordering_key, case when ordering_key is null then "offset" end order by "offset")
 )
@@ -124,7 +128,8 @@ select "offset", part from turns
 update penstock_deliveries
    set state = 'CLAIMED', attempts = attempts + 1, claimed_at = :now, claimed_by = :claimed_by,
        lease = :lease, updated_at = :now
- where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'PENDING';
+ where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'PENDING'
+returning "offset";
 
 -- name: claim.blocked
 select count(*) as rows from (
@@ -135,7 +140,8 @@ select count(*) as rows from (
 -- name: claim.exceptions
 -- Whether a range has anything to step over; it nearly never does. `high` is where it ends if it has not.
 select exists (select 1 from penstock_deliveries
-                where group_id = :group_id and "offset" > :low and "offset" <= :high)
+                where group_id = :group_id and "offset" > :low and "offset" <= :high
+                  and bucket between :first_bucket and :last_bucket)
     or exists (select 1 from penstock_events indexed by penstock_events_delayed
                 where stream = :stream and "offset" > :low and "offset" <= :high
                   and available_at is not null and available_at > :now)
@@ -315,21 +321,6 @@ select id, :group_id, :lane, :lanes, :binding, (id << 20) | :secret, :claimed_by
        :expires_at, :attempts, :replay, :members, :low, :high, :holes, :offsets, :fresh, :total, :open_before, :run
   from (select coalesce((select seq from sqlite_sequence where name = 'penstock_leases'), 0) + 1 as id) next
 returning id, token;
-
--- name: lease.open_first
--- The next events of a stream as a lease, in one step: for a group without filter and lanes that has nothing but ranges.
--- Writes nothing if there are none.
-insert into penstock_leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
-                             replay, members, low, high, fresh, total, open_before, run)
-select id, :group_id, 0, 1, :binding, (id << 20) | :secret, :claimed_by, :now, :expires_at, 1, 0, n, :low, high, 1,
-       :total + n, :open_before, :run
-  from (select coalesce((select seq from sqlite_sequence where name = 'penstock_leases'), 0) + 1 as id) next
- cross join (select coalesce(case when count(*) = :most then max("offset") end, :high) as high, count(*) as n
-               from (select "offset" from penstock_events indexed by penstock_events_stream
-                      where stream = :stream and "offset" > :low and "offset" <= :high
-                      order by "offset" limit :most)) m
- where n > 0
-returning id, token, high, members;
 
 -- name: lease.end_empty
 update penstock_leases set outcome = 'settled', upto = :upto, answer = '[0,0,0,0]', ended_at = :now,

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import appending, backlog, claiming, costs, engine, looking, peers, pruning, spark
+from benchmarks import appending, backlog, claiming, costs, crowds, engine, looking, peers, pruning, spark
 from benchmarks.measuring import Figure, Line
 from tests.support.postgres_server import PostgresServer
 
@@ -22,6 +22,7 @@ SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
     "claim": claiming.run,
     "backlog": backlog.run,
     "costs": costs.run,
+    "crowds": crowds.run,
     "look": looking.run,
     "prune": pruning.run,
     "engine": engine.run,

@@ -14,9 +14,9 @@ LEASE = 10_000
 QUEUE_BATCH = 1_000
 
 
-def fill(log: penstock.Log, stream: str, count: int) -> None:
-    for _ in range(count // LEASE):
-        log.append_many(stream, orders(LEASE))
+def fill(log: penstock.Log, stream: str, count: int, batch: int = LEASE) -> None:
+    for _ in range(count // batch):
+        log.append_many(stream, orders(batch))
 
 
 def drain(log: penstock.Log, stream: str, group: str, limit: int = LEASE) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 import time
@@ -20,9 +21,10 @@ from penstock.engine.local import LocalEngine
 from penstock.engine.subscription import Policy, Subscription, handler_of
 from tests.support.postgres_server import PostgresServer
 
-EVENTS = {"orders": 300_000, "few": 40_000, "waits": 10_000}
+EVENTS = {"orders": 300_000, "few": 40_000, "waits": 10_000, "lost": 1_000}
 RETRY = penstock.Retry(max_attempts=2, base_seconds=0)
 LEASE = 50_000
+LOST_SECONDS = 3.0  # the lease of a worker that was killed
 _numbers = count()
 
 
@@ -30,10 +32,10 @@ def run(server: PostgresServer) -> list[Figure]:
     url = server.create_database()
     with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as connection:
         for stream, count in EVENTS.items():
-            fill(log, stream, count)
+            fill(log, stream, count, min(count, 10_000))
         connection.execute("vacuum analyze")
         work = Bench(url, log, connection)
-        return [*work.cost_of_the_loop(), *work.two_processes(), *work.failures(), work.waiting()]
+        return [*work.cost_of_the_loop(), *work.two_processes(), *work.failures(), work.lost_rows(), work.waiting()]
 
 
 class Bench:
@@ -151,6 +153,41 @@ class Bench:
             ratio("the same, every tenth event of ten keys failing", again, ordered, None),
         ]
 
+    def lost_rows(self) -> Figure:
+        """Retries whose worker was killed come back in parts, and not one by one."""
+        times = [(self._retries(lost=False), self._retries(lost=True)) for _ in range(3)]
+        kept, lost = (statistics.median(one) for one in zip(*times, strict=True))
+        what = "1,000 rows of a killed worker, handler of 1 ms, from the lease's expiry on less 2 s, vs never lost"
+        detail = f"{lost:.2f} s against {kept:.2f} s"
+        return Figure(what, max(0.0, lost - 2) / kept, 2, at_least=False, detail=detail)
+
+    def _retries(self, *, lost: bool) -> float:
+        """Seconds until a thousand retries are done; from the expiry on, if a worker died with them."""
+        group = f"g{next(_numbers)}"
+        subscription = subscribed("sleep_1_ms", "lost", group, retry=penstock.Retry(max_attempts=50, base_seconds=0))
+        declare(self.log, subscription, "bench")
+        first = self.log.claim("lost", group, limit=1_000, claimed_by="bench")
+        assert first is not None and len(first.events) == EVENTS["lost"]
+        first.settle(failed={event.event_id: "once" for event in first.events})
+        begin = None
+        if lost:
+            held = self.log.claim("lost", group, limit=1_000, claimed_by="killed", lease_seconds=LOST_SECONDS)
+            assert held is not None and len(held.events) == EVENTS["lost"]
+            begin = held.expires_at
+        engine = LocalEngine(self.log, [subscription])
+        engine.start()
+        while not self._finished(group, EVENTS["lost"]):
+            time.sleep(0.05)
+        engine.stop()
+        engine.wait()
+        row = self.connection.execute(
+            "select extract(epoch from max(ended_at) - coalesce(%s, min(claimed_at)))::float8 from penstock.leases "
+            "join penstock.groups using (group_id) where group_name = %s and claimed_by not in ('bench', 'killed')",
+            (begin, group),
+        ).fetchone()
+        assert row is not None
+        return float(row[0])
+
     def waiting(self) -> Figure:
         rate = max(self.drain("wait_50_ms", "waits", concurrency=32) for _ in range(2))
         return ratio("handler of 50 ms with concurrency=32 vs the ideal 640/s", rate, 640, 0.9)
@@ -174,7 +211,8 @@ class Member:
 
 def subscribed(handler: str, stream: str, group: str, **policy: Any) -> Subscription:
     """A subscription of one of the handlers that are measured."""
-    return Subscription(stream, group, Policy(retry=RETRY, **policy), [handler_of(getattr(handlers, handler), None)])
+    found = handler_of(getattr(handlers, handler), None)
+    return Subscription(stream, group, Policy(**{"retry": RETRY, **policy}), [found])
 
 
 def ratio(what: str, ours: float, other: float, target: float | None) -> Figure:

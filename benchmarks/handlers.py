@@ -30,6 +30,10 @@ def spin(event: Event) -> None:
         pass
 
 
+def sleep_1_ms(event: Event) -> None:
+    time.sleep(0.001)
+
+
 def one_percent_never(event: Event) -> None:
     """As `one_percent`, but for the raising."""
     if event.json()["id"] % 100 == 100:

@@ -19,14 +19,15 @@ RETRY = penstock.Retry(max_attempts=3, base_seconds=0, jitter=0)
 EVENTS = 12
 
 
-def prepare(log: penstock.Log, group: str) -> list[Any]:
-    """A group that has a bit of everything: rows that wait, dead letters, a returned range, an open lease's worth."""
+def prepare(log: penstock.Log, group: str, *, due: bool) -> None:
+    """A group that has a bit of everything: rows that wait or are due, dead letters, a returned range, an open lease's
+    worth."""
     log.create_group("orders", group, ordering="key", lanes=1, retry=RETRY)
     ids = [one.event_id for one in log.read("orders")]
     first = log.claim("orders", group, limit=6, claimed_by="w")
     assert first is not None
-    first.settle(failed={ids[0]: "no"}, dead={ids[1]: "never"}, released=ids[3:6])
-    return ids
+    failed = "no" if due else penstock.RetryLater(30)
+    first.settle(failed={ids[0]: failed}, dead={ids[1]: "never"}, released=ids[3:6])
 
 
 def do_claim(log: penstock.Log, group: str, lease: penstock.Lease | None) -> None:
@@ -64,6 +65,7 @@ def do_rewind(log: penstock.Log, group: str, lease: penstock.Lease | None) -> No
 Verb = Callable[[penstock.Log, str, "penstock.Lease | None"], None]
 VERBS: dict[str, Verb] = {
     "claim": do_claim,
+    "claim_rows": do_claim,
     "settle": do_settle,
     "release": do_release,
     "reap": do_reap,
@@ -94,8 +96,8 @@ def stage(make_log: MakeLog, clock: VirtualClock, log_url: str) -> penstock.Log:
 
 
 def set_up(log: penstock.Log, clock: VirtualClock, verb: str, group: str) -> penstock.Lease | None:
-    prepare(log, group)
-    if verb == "claim":
+    prepare(log, group, due=verb == "claim_rows")
+    if verb.startswith("claim"):
         return None
     lease = log.claim("orders", group, limit=4, claimed_by="victim")
     assert lease is not None and len(lease.events) > 1
@@ -104,16 +106,18 @@ def set_up(log: penstock.Log, clock: VirtualClock, verb: str, group: str) -> pen
     return lease
 
 
+def held_by(log: penstock.Log, lease: penstock.Lease | None) -> penstock.Lease | None:
+    return None if lease is None else penstock.Lease(log, lease._row, lease.events._columns)
+
+
 def in_a_child_that_dies(url: str, clock: VirtualClock, point: CrashPoint, verb: str, group: str, lease: Any) -> bool:
     """Run the verb in a process of its own; whether it was killed on the way."""
     child = os.fork()
     if child == 0:
         try:
             log = penstock.open(url, clock=clock, hook=point)
-            if lease is not None:
-                lease = penstock.Lease(log, lease._row, lease.events._columns)
             point.arm()
-            VERBS[verb](log, group, lease)
+            VERBS[verb](log, group, held_by(log, lease))
             os._exit(0)
         except BaseException:
             traceback.print_exc()
@@ -134,12 +138,11 @@ def test_killed_before_and_after_every_statement(
 ) -> None:
     counter = StatementCounter()
     counted = make_log(clock=clock, hook=counter)
-    lease = set_up(counted, clock, verb, "count")
-    counter.reset()
-    VERBS[verb](counted, "count", lease)
+    lease = set_up(stage, clock, verb, "count")
+    VERBS[verb](counted, "count", held_by(counted, lease))
     steps = list(counter.blocks)
     done = snapshot_shape(snapshot(log_url, "count"))
-    assert steps[-1] == "commit" or verb == "claim", steps
+    assert steps[-1] == "commit" or verb.startswith("claim"), steps
     counted.close()
     stage.close()  # a fork must not share connections
     for number in range(1, len(steps) + 1):
@@ -170,6 +173,36 @@ def drains_afterwards(url: str, clock: VirtualClock, group: str) -> None:
         drain(log, group=group)
         assert set(states(log, group=group).values()) <= {"PUBLISHED", "DEAD"}
         assert len(states(log, group=group)) == EVENTS
+
+
+@pytest.mark.shows("X02", "K08")
+def test_a_claim_of_one_statement_killed_on_either_side_of_its_commit(make_log: MakeLog, log_url: str) -> None:
+    """The second claim of a group that has nothing but ranges. Half of it never happens; what it took comes back."""
+    log = make_log()
+    log.append_many("orders", [{"payload": {}, "type": "t"}] * 8)
+    points = [(when, number) for when in ("before", "after") for number in (1, 2)]
+    for when, number in points:
+        log.create_group("orders", f"{when}-{number}", lease_seconds=0.2)
+    log.close()
+    for when, number in points:
+        child = os.fork()
+        if child == 0:
+            point = CrashPoint(when, number)
+            own = penstock.open(log_url, hook=point)
+            first = own.claim("orders", f"{when}-{number}", limit=2, claimed_by="victim")
+            assert first is not None and len(first.events) == 2
+            first.settle()
+            point.arm()
+            own.claim("orders", f"{when}-{number}", limit=2, claimed_by="victim")
+            os._exit(1)
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status)
+        with penstock.open(log_url) as log:
+            found = 0
+            while found < 6:  # until the victim's lease has expired
+                lease = log.claim("orders", f"{when}-{number}", limit=8, claimed_by="other")
+                found += 0 if lease is None else lease.settle().published
+            assert set(states(log, group=f"{when}-{number}").values()) == {"PUBLISHED"}
 
 
 @pytest.mark.shows("X02", "K01")

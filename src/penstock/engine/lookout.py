@@ -20,6 +20,7 @@ from penstock.stores.waking import readable
 
 logger = logging.getLogger("penstock")
 _GROWTH = 1.1  # of the pause between two looks: it stays at a tenth of the time since something happened
+_FEW = 2  # workers that a notification wakes at once
 _LINGER_SECONDS = 1.0  # appenders go on notifying for so long after the last worker has found something
 _RETRY_SECONDS = (0.1, 5.0)  # between two tries to connect: it doubles from the first to the last
 
@@ -134,8 +135,13 @@ class LookOut:
             self._look(sight, waiting, "polled")
             return
         due = min(min(one.next_look, one.due) for one in waiting)
-        if self._nap(sight, max(0.0, due - time.monotonic())):
+        if not self._nap(sight, max(0.0, due - time.monotonic())):
+            return
+        if len(waiting) > _FEW:
             self._look(sight, waiting, "notified")
+        else:  # their claims are a look each
+            for one in waiting:
+                self._wake(one, None, "notified")
 
     def _nap(self, sight: Sight, seconds: float | None) -> bool:
         """Whether a notification came."""

@@ -123,6 +123,9 @@ class Lease:
         what the target said that is down (text or an exception): it opens the circuit of the group, and belongs to
         what is `released`.
         """
+        said = failed or dead or released or state or emit or execute or effects or due_after_seconds
+        if not said and unavailable is None:  # the happy path: all of it is done
+            return self._log.settle(self.id, self.token, Settlement(upto=self._row.high, versions=self._versions))
         back = {self._offset(one) for one in released}
         failing = {self._offset(one): error for one, error in (failed or {}).items()}
         burying = {self._offset(one): _failure(error) for one, error in (dead or {}).items()}
@@ -131,7 +134,7 @@ class Lease:
             raise NotInLease("An event is named with two outcomes.")
         checking.seconds(due_after_seconds, "due_after_seconds")
         upto, back = self.split(back, failing.keys() | burying.keys())
-        said = Settlement(
+        settlement = Settlement(
             failed={o: _failure(error) for o, error in failing.items() if o not in burying},
             dead=burying,
             released=frozenset(back),
@@ -141,7 +144,7 @@ class Lease:
             effects=_effects({"state": state or {}, "emit": emit, "execute": execute}),
             event_effects={self._offset(one): _effects(given) for one, given in (effects or {}).items()},
         )
-        return self.apply(said)
+        return self.apply(settlement)
 
     def split(self, back: set[int], rows: Set[int] = frozenset()) -> tuple[int | None, set[int]]:
         """Where the finished part of a range ends, and the single offsets that go back below it; `rows` are those that

@@ -21,6 +21,7 @@ from penstock.log.lease import Lease
 from penstock.log.operating import Moved, Operating
 from penstock.log.readers import Reading
 from penstock.log.runs import Runs
+from penstock.log.transacting import again
 from penstock.log.writing import Writing
 from penstock.stores import claim, effects, keyed_state, reap, settle, tally
 from penstock.stores.base import Store, Transaction, UserSqlError
@@ -117,9 +118,7 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading, Runs):
         """The quick way, for small leases of groups that were as simple as that the last time."""
         if most > limits.READ_WITH_CLAIM or (stream, group) not in self._simple:
             return None
-        found = self._run(
-            lambda tx: claim.at_once(tx, stream, group, most, claimed_by, lease_seconds, run=run), only=True
-        )
+        found = again(lambda: claim.at_once(self.store, stream, group, most, claimed_by, lease_seconds, run))
         if found is None:
             self._simple.discard((stream, group))
         return found if isinstance(found, LeaseRow) else None
@@ -147,7 +146,7 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading, Runs):
             return settled
 
         if move is None and settle.says_done(said):
-            done = self._run(lambda tx: settle.settle_whole(tx, lease_id, token, said), only=True)
+            done = again(lambda: settle.settle_whole(self.store, lease_id, token, said))
             if done is not None:
                 return done
         try:

@@ -31,13 +31,21 @@ class Transacting:
         """Give every connection back."""
         self.store.close()
 
-    def _run(self, work: Callable[[Transaction], T], *, write: bool = True, only: bool = False) -> T:
-        """One transaction, run again where the database asks for it; `only` says that it has a single statement."""
-        for last in (*[False] * (limits.SETTLE_RETRIES - 1), True):
-            try:
-                with self.store.transaction(write=write, only=only) as tx:
-                    return work(tx)
-            except Conflict as error:
-                if last:
-                    raise StoreBusy(f"The database kept asking to try again: {error}.") from error
-        raise AssertionError("unreachable")
+    def _run(self, work: Callable[[Transaction], T], *, write: bool = True) -> T:
+        """One transaction, run again where the database asks for it."""
+
+        def transaction() -> T:
+            with self.store.transaction(write=write) as tx:
+                return work(tx)
+
+        return again(transaction)
+
+
+def again(work: Callable[[], T]) -> T:
+    """Do something that is a whole transaction, and do it again where the database asks for it."""
+    for _ in range(limits.SETTLE_RETRIES):
+        try:
+            return work()
+        except Conflict as error:
+            asked = error
+    raise StoreBusy(f"The database kept asking to try again: {asked}.") from asked

@@ -11,7 +11,7 @@ from penstock.core.events import Event, Events
 from penstock.errors import CommitUnknown, InvalidInput
 from penstock.log import appending, checking, outbox
 from penstock.log.ids import EventIds
-from penstock.log.transacting import Transacting
+from penstock.log.transacting import Transacting, again
 from penstock.stores.base import Transaction
 
 
@@ -60,6 +60,9 @@ class Writing(Transacting):
             return appended
 
         try:
+            offset = again(lambda: self.store.append_one(event))
+            if offset is not None:
+                return Appended(offset, event.event_id, duplicate=False)
             return self._run(work)
         except CommitUnknown as error:
             raise CommitUnknown(event_id=event.event_id) from error

@@ -84,16 +84,9 @@ class Transaction(Protocol):
     def now(self) -> datetime:
         """The store's time, at this moment."""
 
-    @property
-    def told_now(self) -> datetime | None:
-        """The time for a statement that can ask the database itself; None where it had better do so."""
-
     def look(self, block: str, **params: Any) -> list[Row]:
         """Run the block with which a claimer looks around: in one round trip it finds the last offset, who appends,
         and behind that everything else."""
-
-    def only(self, block: str, **params: Any) -> list[Row]:
-        """Run the only statement of the transaction, and commit: one round trip."""
 
     def finish(
         self, block: str, *, read: tuple[str, Mapping[str, Any]] | None = None, **params: Any
@@ -174,11 +167,22 @@ class Store(Protocol):
     clock: Clock | None
     hook: StatementHook | None
 
-    def transaction(self, *, write: bool = True, only: bool = False) -> AbstractContextManager[Transaction]:
+    @property
+    def told_now(self) -> datetime | None:
+        """The time for a statement that can ask the database itself; None where it had better do so."""
+
+    def transaction(self, *, write: bool = True) -> AbstractContextManager[Transaction]:
         """A transaction of Penstock's own, with timeouts that a stopped process cannot outlive.
 
-        One that does not write sees the log as it was at one moment. One for `tx.only` has a single statement.
+        One that does not write sees the log as it was at one moment.
         """
+
+    def only(self, block: str, **params: Any) -> Sequence[Sequence[Any]]:
+        """Run a statement that is a transaction of its own: one round trip. It makes its own settings."""
+
+    def append_one(self, event: NewEvent) -> int | None:
+        """Store an event and tell those who wait, in one statement; its offset. None if its id is known, or if that
+        takes more than a statement here: nothing was done."""
 
     def outbox_params(self, event: NewEvent) -> dict[str, Any]:
         """The parameters of the neutral `outbox.*` blocks, as any driver of this database takes them."""

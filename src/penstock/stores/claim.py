@@ -12,12 +12,12 @@ from penstock.core.columns import Columns, RowColumns
 from penstock.core.lanes import slice_of
 from penstock.core.lease import Idle, LeaseId, LeaseRow, Passed, Steps, Token
 from penstock.stores import circuit, groups, lives, ranges, reap
-from penstock.stores.base import Row, Transaction
+from penstock.stores.base import Row, Store, Transaction
 from penstock.stores.ending import error_of
 from penstock.stores.groups import Group
 from penstock.stores.ranges import Range, Stretch
 
-_LEASE_COLUMNS = 10  # of `claim.first`, before those of the event
+_LEASE_COLUMNS = 9  # of `claim.first`, before those of the event
 _TOKEN_BITS = 20  # random low bits behind the growing lease id: a token grows, and cannot be guessed
 
 
@@ -71,22 +71,21 @@ def claim(
 
 
 def at_once(
-    tx: Transaction,
+    store: Store,
     stream: str,
     group_name: str,
     limit: int,
     claimed_by: str,
-    lease_seconds: float | None = None,
-    *,
-    run: int | None = None,
+    lease_seconds: float | None,
+    run: int | None,
 ) -> LeaseRow | Idle | None:
     """A small lease of a group that has nothing but ranges, in one statement that is all there is to do. `Idle` if
     there is nothing, None if it is not as simple as that."""
-    rows = tx.only(
+    rows = store.only(
         "claim.first",
         stream=stream,
         group_name=group_name,
-        now=tx.told_now,
+        now=store.told_now,
         claimed_by=claimed_by,
         seconds=lease_seconds,
         most=limit,
@@ -95,31 +94,32 @@ def at_once(
     )
     if not rows:
         return None
-    one = rows[0]
-    if one.id is None:
+    lease_id, token, group_id, binding, low, horizon, claimed_at, expires_at, last = rows[0][:_LEASE_COLUMNS]
+    if lease_id is None:
         return Idle(None)
+    high = rows[-1][_LEASE_COLUMNS] if len(rows) == limit else horizon
     return LeaseRow(
-        LeaseId(one.id),
-        Token(one.token),
+        LeaseId(lease_id),
+        Token(token),
         stream,
         group_name,
-        one.group_id,
+        group_id,
         lane=0,
         lanes=1,
-        binding=one.binding,
-        low=one.low,
-        high=one.high,
+        binding=binding,
+        low=low,
+        high=high,
         holes=[],
         offsets=None,
-        members=one.members,
+        members=len(rows),
         attempts=1,
         replay=0,
         claimed_by=claimed_by,
-        claimed_at=one.claimed_at,
-        expires_at=one.expires_at,
+        claimed_at=claimed_at,
+        expires_at=expires_at,
         whole=True,
         simple=True,
-        left=one.last - one.high,
+        left=last - high,
         events=RowColumns([row[_LEASE_COLUMNS:] for row in rows]),
     )
 
@@ -137,7 +137,7 @@ def _look(tx: Transaction, stream: str, group_name: str) -> tuple[Group, list[Ro
     The newest lease of a lane names those that were open before it, so that finding what is open never visits ended
     leases, however many there are and however old a snapshot somebody holds.
     """
-    lanes = tx.look("claim.look", stream=stream, group_name=group_name, now=tx.told_now)
+    lanes = tx.look("claim.look", stream=stream, group_name=group_name)
     if not lanes:
         raise groups.unknown(stream, group_name)
     return groups.of(lanes[0]), lanes

@@ -15,7 +15,7 @@ from penstock.core.lease import Effects, Failure, Outcome, Settled, Settlement
 from penstock.core.ordering import held_back
 from penstock.errors import LeaseLost, NotInLease, SettleMismatch, UnattributedEffect
 from penstock.stores import circuit, groups, guard
-from penstock.stores.base import Row, Transaction
+from penstock.stores.base import Row, Store, Transaction
 from penstock.stores.effects import Applied
 from penstock.stores.ending import end_lease, give_back_all
 from penstock.stores.groups import Group
@@ -81,17 +81,11 @@ def says_done(said: Settlement) -> bool:
     return said.upto is not None and said == Settlement(upto=said.upto, versions=said.versions)
 
 
-def settle_whole(tx: Transaction, lease_id: int, token: int, said: Settlement) -> Settled | None:
+def settle_whole(store: Store, lease_id: int, token: int, said: Settlement) -> Settled | None:
     """The happy path: a whole range is done. All that its transaction does; None if it is not as simple as that."""
-    rows = tx.only(
-        "settle.whole",
-        id=lease_id,
-        token=token,
-        upto=said.upto,
-        digest=codec.digest(_plain(said)),
-        now=tx.told_now,
-    )
-    return Settled(rows[0].members, 0, 0, 0) if rows else None
+    digest = codec.digest({**_DONE, "upto": said.upto})
+    rows = store.only("settle.whole", id=lease_id, token=token, upto=said.upto, digest=digest, now=store.told_now)
+    return Settled(rows[0][0], 0, 0, 0) if rows else None
 
 
 def settle(
@@ -170,6 +164,9 @@ def _plain(said: Settlement) -> dict[str, Any]:
         "effects": effects(said.effects),
         "event_effects": {str(offset): effects(one) for offset, one in said.event_effects.items()},
     }
+
+
+_DONE = _plain(Settlement())
 
 
 @dataclass(slots=True)

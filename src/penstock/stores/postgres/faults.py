@@ -56,12 +56,15 @@ _MEANINGS: tuple[tuple[Classes, type[Exception] | None, str], ...] = (
 )
 
 
+DRIVERS = (psycopg.Error, UnicodeEncodeError, OverflowError)
+
+
 @contextmanager
 def named(where: str, schema: str) -> Iterator[None]:
     """Errors of the driver become Penstock's, those at the end of a connection's or a transaction's block included."""
     try:
         yield
-    except (psycopg.Error, UnicodeEncodeError, OverflowError) as error:
+    except DRIVERS as error:
         found = meaning(error, where, schema)
         if found is None:
             raise

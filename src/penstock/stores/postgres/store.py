@@ -10,6 +10,7 @@ import select
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -34,7 +35,7 @@ try:
     from penstock.stores.postgres import arrow, faults
     from penstock.stores.postgres.home import Home
     from penstock.stores.postgres.sight import PostgresSight
-    from penstock.stores.postgres.transaction import PostgresTransaction
+    from penstock.stores.postgres.transaction import HAVE_SETTINGS, PostgresTransaction, channel_of
 except ImportError as error:  # pragma: no cover - shown by the packaging test
     raise MissingDependency("PostgreSQL needs psycopg: pip install 'penstock[postgres]'.") from error
 
@@ -78,32 +79,59 @@ class PostgresStore:
     # --- connections ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def connection(self, *, only: bool = False) -> Iterator[psycopg.Connection[Any]]:
-        """A connection of the pool, outside any transaction; what goes wrong on it gets a name. The `only` statement on
-        it needs no BEGIN and no COMMIT."""
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection of the pool, outside any transaction; what goes wrong on it gets a name."""
+        pool = self._open_pool()
+        with faults.named(self.safe_url, self.schema):
+            try:
+                with pool.connection() as connection:
+                    if connection.isolation_level is not _WRITING:
+                        connection.isolation_level = _WRITING
+                    if connection.autocommit:
+                        connection.autocommit = False
+                    yield connection
+            except PoolTimeout as error:
+                raise self._none_free() from error
+
+    def only(self, block: str, **params: Any) -> Sequence[Sequence[Any]]:
+        """A statement by itself needs no BEGIN and no COMMIT. What is claimed and settled one by one comes this way, so
+        there is nothing here that it could do without."""
+        assert block in HAVE_SETTINGS
+        if self.hook is not None:  # who kills the process between a statement and its commit finds both
+            with self.transaction() as tx:
+                return tx.finish(block, **params)[0]
+        pool = self._open_pool()
+        try:
+            connection = pool.getconn()
+            try:
+                if not connection.autocommit:
+                    connection.autocommit = True
+                self._home.place(connection).check_writable()
+                return connection.cursor(binary=True).execute(self.blocks[block], params, prepare=False).fetchall()
+            except psycopg.OperationalError as error:
+                if connection.broken or connection.closed:
+                    raise CommitUnknown from error
+                raise
+            finally:
+                pool.putconn(connection)
+        except PoolTimeout as error:
+            raise self._none_free() from error
+        except faults.DRIVERS as error:
+            raise (faults.meaning(error, self.safe_url, self.schema) or error) from error
+
+    def _open_pool(self) -> ConnectionPool[psycopg.Connection[Any]]:
+        """Fail at once, not after the pool's patience, if the database cannot be reached."""
         if self._pool is None:
             raise StoreClosed
         if not self._opened:
-            self._first_connection()
-        with faults.named(self.safe_url, self.schema):
-            try:
-                with self._pool.connection() as connection:
-                    if connection.isolation_level is not _WRITING:
-                        connection.isolation_level = _WRITING
-                    if connection.autocommit is not only:
-                        connection.autocommit = only
-                    yield connection
-            except PoolTimeout as error:
-                self._reach()
-                text = f"No connection to {self.safe_url} was free for {BUSY_SECONDS:.0f} s."
-                raise StoreUnavailable(text) from error
+            self._reach()
+            self._pool.open()
+            self._opened = True
+        return self._pool
 
-    def _first_connection(self) -> None:
-        """Fail at once, not after the pool's patience, if the database cannot be reached."""
-        assert self._pool is not None
+    def _none_free(self) -> StoreUnavailable:
         self._reach()
-        self._pool.open()
-        self._opened = True
+        return StoreUnavailable(f"No connection to {self.safe_url} was free for {BUSY_SECONDS:.0f} s.")
 
     def _reach(self) -> None:
         """Connect once, beside the pool, which does not say why it cannot."""
@@ -112,7 +140,7 @@ class PostgresStore:
         except psycopg.Error as error:
             raise StoreUnavailable(f"Cannot reach {self.safe_url}: {faults.words(error)}.") from error
 
-    @property
+    @cached_property
     def safe_url(self) -> str:
         """The URL without its password."""
         parts = urlsplit(self.url)
@@ -122,8 +150,8 @@ class PostgresStore:
         return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
 
     @contextmanager
-    def transaction(self, *, write: bool = True, only: bool = False) -> Iterator[PostgresTransaction]:
-        with self.connection(only=only and self.hook is None) as connection:
+    def transaction(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
+        with self.connection() as connection:
             place = self._home.place(connection)
             if not write:
                 connection.isolation_level = _READING
@@ -213,6 +241,17 @@ class PostgresStore:
         return found
 
     # --- the rest ------------------------------------------------------------------------------------------------
+
+    @property
+    def told_now(self) -> datetime | None:
+        return None if self.clock is None else self.clock.now()
+
+    def append_one(self, event: NewEvent) -> int | None:
+        if self.clock is not None:
+            return None
+        wake = {"wake": self.wakes.due(), "channel": channel_of(self.schema)}
+        rows = self.only("append.single", **self.outbox_params(event), **wake)
+        return int(rows[0][0]) if rows else None
 
     def outbox_params(self, event: NewEvent) -> dict[str, Any]:
         params = event._asdict()

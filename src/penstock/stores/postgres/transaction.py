@@ -28,7 +28,8 @@ _SETTINGS = (
     "select clock_timestamp(), set_config('lock_timeout', '30s', true), set_config('statement_timeout', '120s', true), "
     "set_config('idle_in_transaction_session_timeout', '10s', true), set_config('jit', 'off', true)"
 )
-_HAVE_SETTINGS = {"claim.look", "claim.first", "settle.whole"}  # blocks that come first and make them themselves
+# Blocks that come first in their transaction, and make its settings themselves.
+HAVE_SETTINGS = {"claim.look", "claim.first", "settle.whole", "append.single"}
 
 
 def _elapsed() -> float:
@@ -85,7 +86,7 @@ class PostgresTransaction:
         else:
             try:
                 with self._raw.pipeline():
-                    if self._began is None and not (calls and calls[0][0] in _HAVE_SETTINGS):
+                    if self._began is None and not (calls and calls[0][0] in HAVE_SETTINGS):
                         settings = self._ask_settings()
                     for (block, params), cursor in zip(calls, cursors, strict=True):
                         cursor.execute(self._store.blocks[block], _sendable(params), prepare=False)
@@ -139,30 +140,12 @@ class PostgresTransaction:
         assert self._began is not None
         return self._began + timedelta(seconds=_elapsed() - self._began_here)
 
-    @property
-    def told_now(self) -> datetime | None:
-        return None if self._store.clock is None else self._store.clock.now()
-
     def look(self, block: str, **params: Any) -> list[Row]:
-        found = self.rows(block, **params)
+        found = self.rows(block, now=self._store.told_now, **params)
         if found:
             self._bounds = found[0].bounds
             if self._began is None:
                 self._began, self._began_here = found[0].looked_at, _elapsed()
-        return found
-
-    def only(self, block: str, **params: Any) -> list[Row]:
-        if self._store.hook is not None:  # who kills the process between a statement and its commit finds both
-            return self._send([(block, params)], commit=True)[0].fetchall()
-        assert self._raw.autocommit and block in _HAVE_SETTINGS
-        try:
-            with self._raw.cursor(row_factory=namedtuple_row, binary=True) as cursor:
-                found = cursor.execute(self._store.blocks[block], _sendable(params), prepare=False).fetchall()
-        except psycopg.OperationalError as error:
-            if self._raw.broken or self._raw.closed:
-                raise CommitUnknown from error
-            raise
-        self.ended = True
         return found
 
     def finish(

@@ -92,15 +92,8 @@ class SqliteTransaction:
     def now(self) -> datetime:
         return self._store.now()
 
-    @property
-    def told_now(self) -> datetime | None:
-        return self._store.now()
-
     def look(self, block: str, **params: Any) -> list[Row]:
-        return self.rows(block, **params)
-
-    def only(self, block: str, **params: Any) -> list[Row]:
-        return self.rows(block, **params)
+        return self.rows(block, now=self._store.now(), **params)
 
     def finish(
         self, block: str, *, read: tuple[str, Mapping[str, Any]] | None = None, **params: Any
@@ -298,6 +291,17 @@ class SqliteStore:
                 cursor.close()
 
     # --- the rest ------------------------------------------------------------------------------------------------
+
+    @property
+    def told_now(self) -> datetime | None:
+        return self.now()
+
+    def only(self, block: str, **params: Any) -> Sequence[Sequence[Any]]:
+        with self.transaction() as tx:
+            return tx.rows(block, **params)
+
+    def append_one(self, event: NewEvent) -> int | None:
+        return None
 
     def outbox_params(self, event: NewEvent) -> dict[str, Any]:
         params = event._asdict()

@@ -36,15 +36,21 @@ drop index if exists penstock.deliveries_key;
 -- Roles are not looked at: SET ROLE, a SECURITY DEFINER function or a REVOKE would hide an appender.
 create or replace function penstock.announced() returns setof bigint
 language plpgsql stable set plan_cache_mode = force_generic_plan as $$
+declare
+  class constant oid := 'penstock.events_offset_seq'::regclass::oid;
 begin
+  -- Mostly nobody appends at this very moment, and one look at the locks says so; else a second one is as good as the first.
+  perform 1 from pg_catalog.pg_lock_status() a where a.locktype = 'advisory' and a.classid = class;
+  if not found then
+    return;
+  end if;
   return query
   with locks as materialized (
     select * from pg_catalog.pg_lock_status() one
      where one.database = (select oid from pg_catalog.pg_database where datname = current_database()) and one.granted
   )
   select distinct a.objid::bigint from locks a
-   where a.locktype = 'advisory' and a.objsubid = 2 and a.mode = 'ShareLock'
-     and a.classid = 'penstock.events_offset_seq'::regclass::oid
+   where a.locktype = 'advisory' and a.objsubid = 2 and a.mode = 'ShareLock' and a.classid = class
      and exists (select 1 from locks w
                   where w.virtualtransaction = a.virtualtransaction and w.locktype = 'relation'
                     and w.relation = 'penstock.events'::regclass::oid and w.mode = 'RowExclusiveLock');
@@ -145,24 +151,28 @@ language sql immutable as $$
 $$;
 
 -- A whole claim, and all that its transaction does, where it is simple: the next events as they come, for a group without
--- filter and lanes that has nothing but ranges. Each event comes with the lease. No answer if it is not as simple as that;
+-- filter and lanes that has nothing but ranges. Each event comes with the lease, which ends behind the last of them, or at
+-- the horizon if there were fewer than wanted. No answer if it is not as simple as that;
 -- one without a lease if nothing is there. Times and ids come as raw bytes and are decoded when somebody looks at them.
+-- (As the only statement of its transaction it has the isolation level that the server likes best; where later statements
+-- would not see what the last holder left behind, it is not as simple as that, either.)
 create or replace function penstock.claim_first(
   a_stream text, a_group text, at timestamptz, a_worker text, seconds double precision, most integer, secret bigint,
   a_run bigint)
-returns table (id bigint, token bigint, group_id integer, binding bigint, low bigint, high bigint, members integer,
+returns table (id bigint, token bigint, group_id integer, binding bigint, low bigint, horizon bigint,
                claimed_at timestamptz, expires_at timestamptz, last bigint,
                "offset" bigint, event_id bytea, event_type text, payload bytea, content_type text, headers text,
                metadata text, partition_key text, ordering_key text, available_at bytea, created_at bytea)
-language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off set lock_timeout = '30s' set jit = off as $$
 #variable_conflict use_column
 declare
-  g       record;
-  part    record;
-  lease   bigint;
-  horizon bigint;
+  g     record;
+  lease bigint;
+  n     integer;
 begin
-  perform penstock.settings();
+  if current_setting('transaction_isolation') <> 'read committed' then
+    return;
+  end if;
   perform 1 from penstock.groups one join penstock.group_locks l on l.group_id = one.group_id
     where one.stream = a_stream and one.group_name = a_group for update of l;
   select case when is_called then last_value else 0 end into last from penstock.events_offset_seq;
@@ -192,35 +202,37 @@ begin
     return;
   end if;
   low := coalesce(g.high, g.starts[1]);
-  select case when count(*) = most then max(e."offset") else horizon end as high, count(*)::int as n into part
-    from (select e."offset" from penstock.events e
-           where e.stream = a_stream and e."offset" > low and e."offset" <= horizon order by e."offset" limit most) e;
-  if part.n = 0 then
-    return next;
-    return;
-  end if;
   lease := nextval('penstock.leases_id_seq');
-  insert into penstock.leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
-                               replay, members, low, high, fresh, total, open_before, run)
-  overriding system value
-  values (lease, g.group_id, 0, 1, g.binding, (lease << 20) | secret, a_worker, at,
-          at + make_interval(secs => coalesce(seconds, g.lease_seconds)), 1, 0, part.n, low, part.high, true,
-          coalesce(g.total, 0) + part.n, g.open_ids, a_run);
   return query
-  select lease, (lease << 20) | secret, g.group_id, g.binding, low, part.high, part.n, at,
+  select lease, (lease << 20) | secret, g.group_id, g.binding, low, horizon, at,
          at + make_interval(secs => coalesce(seconds, g.lease_seconds)), last,
          e."offset", uuid_send(e.event_id), e.event_type, e.payload, e.content_type, e.headers::text, e.metadata::text,
          e.partition_key, e.ordering_key, timestamptz_send(e.available_at), timestamptz_send(e.created_at)
     from penstock.events e
-   where e.stream = a_stream and e."offset" > low and e."offset" <= part.high order by e."offset";
+   where e.stream = a_stream and e."offset" > low and e."offset" <= horizon order by e."offset" limit most;
+  get diagnostics n = row_count;
+  if n = 0 then  -- not worth waiting for the disk
+    perform set_config('synchronous_commit', 'off', true);
+    return next;
+    return;
+  end if;
+  insert into penstock.leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
+                               replay, members, low, high, fresh, total, open_before, run)
+  overriding system value
+  values (lease, g.group_id, 0, 1, g.binding, (lease << 20) | secret, a_worker, at,
+          at + make_interval(secs => coalesce(seconds, g.lease_seconds)), 1, 0, n, low,
+          case when n < most then horizon
+               else (select e."offset" from penstock.events e
+                      where e.stream = a_stream and e."offset" > low and e."offset" <= horizon
+                      order by e."offset" offset most - 1 limit 1) end,
+          true, coalesce(g.total, 0) + n, g.open_ids, a_run);
 end $$;
 
 -- The happy path of a settle: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
 create or replace function penstock.settle_whole(
   an_id bigint, a_token bigint, at timestamptz, an_upto bigint, a_digest bytea) returns setof integer
-language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off set lock_timeout = '30s' as $$
 begin
-  perform penstock.settings();
   at := coalesce(at, clock_timestamp());
   return query
   update penstock.leases l

@@ -31,6 +31,20 @@ select "offset", same
   from penstock.known_events(array[cast(:stream as text)], array[cast(:event_id as uuid)],
                              array[cast(:event_type as text)], array[cast(:payload as bytea)]);
 
+-- name: append.single
+-- One event, and all that its transaction does: it is stored, and whoever waits is told (see wake.notify). No answer if its
+-- id is known.
+select given, case when not %(wake)s or pg_try_advisory_lock('penstock.runs'::regclass::oid::int, 1)
+                   then %(wake)s and pg_advisory_unlock('penstock.runs'::regclass::oid::int, 1)
+                   else pg_notify(%(channel)s, '') is not null end as woke
+  from penstock.settings()
+ cross join lateral (
+   select penstock.put_event(
+     %(stream)s, %(event_id)s::uuid, %(event_type)s, %(payload)s::bytea, %(content_type)s, %(headers)s::text::jsonb,
+     %(metadata)s::text::jsonb, %(partition_key)s, %(ordering_key)s, %(bucket)s::smallint,
+     %(available_at)s::timestamptz) as given offset 0) put
+ where given is not null;
+
 -- name: append.copy
 copy penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key,
                       bucket, available_at) from stdin (format binary);

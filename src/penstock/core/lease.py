@@ -51,6 +51,7 @@ class LeaseRow:
     found: str | None = None  # its members by name, in the store's own words
     whole: bool = False  # every event of its lane in (low, high]
     simple: bool = False  # of a group that has nothing but such ranges, and one lane
+    ordered: bool = False  # of a group whose keys wait for their first event
     left: int | None = None  # how many events lie behind it, at most; for those who share a group fairly
     events: Columns | None = field(default=None, compare=False, repr=False)  # what it holds, if the claim has read it
     earlier: Steps = ()  # attempts of earlier lives of its events
@@ -120,6 +121,9 @@ class Settlement:
     versions: Mapping[tuple[str, str], int] = field(default_factory=dict)
     unavailable: Failure | None = None  # the target is down: opens the circuit of the group
     moves: Sequence[str] = ()  # what Spark's tasks have put aside and the settle puts in its place, by name
+    # Of events that did not succeed, and of all others of their keys, in offset order: a caller who has them at hand
+    # saves an ordered group a look at all its range.
+    keys: Mapping[int, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

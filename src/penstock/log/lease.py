@@ -157,7 +157,16 @@ class Lease:
 
     def apply(self, said: Settlement) -> Settled:
         """A settle in the store's own words, for those who bring their own loop."""
-        return self._log.settle(self.id, self.token, replace(said, versions=self._versions))
+        return self._log.settle(self.id, self.token, replace(said, versions=self._versions, keys=self._keys(said)))
+
+    def _keys(self, said: Settlement) -> dict[int, str | None] | None:
+        """See `Settlement.keys`."""
+        named = {*said.failed, *said.dead, *said.released, *said.suspects}
+        if not (named and self._row.ordered and self._row.is_range and len(self.events)):
+            return None
+        keys = dict(zip(self.events.offsets, self.events.ordering_keys, strict=True))
+        stopped = {keys.get(offset) for offset in named} - {None}
+        return {offset: key for offset, key in keys.items() if key in stopped or offset in named}
 
     def _offset(self, one: Any) -> int:
         """The offset of a member, given as event, event id or its text."""

@@ -409,6 +409,7 @@ class _Attempt:
             expires_at,
             found,
             whole,
+            ordered=self.group.ordered,
             left=lane.last - high if fresh and high is not None and self.group.lanes == 1 else None,
             earlier=earlier,
         )

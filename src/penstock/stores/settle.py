@@ -236,6 +236,9 @@ class _Settling:
         lease = self.lease
         if all_alike(self.group, lease) and not careful:
             return {offset: Member(offset) for offset in wanted if lease.low < offset <= lease.high}
+        at_hand = self.said.keys
+        if at_hand is not None and wanted <= at_hand.keys() and self.group.retry.max_age_seconds is None:
+            return {offset: Member(offset, at_hand[offset]) for offset in wanted}
         return {row.offset: row for row in members_of(self.tx, self.group, lease, offsets=sorted(wanted))}
 
     def bury_the_old(self) -> None:
@@ -326,10 +329,12 @@ class _Settling:
         keys = sorted({key for o in stopped if (key := self.known[o].ordering_key) is not None})
         if not keys:
             return []
-        members = [
-            (row.offset, row.ordering_key)
-            for row in members_of(self.tx, self.group, self.lease, upto=self.upto, keys=keys)
-        ]
+        at_hand = self.said.keys
+        if at_hand is not None and stopped <= at_hand.keys():
+            members = [(offset, key) for offset, key in at_hand.items() if self.upto is None or offset <= self.upto]
+        else:
+            found = members_of(self.tx, self.group, self.lease, upto=self.upto, keys=keys)
+            members = [(row.offset, row.ordering_key) for row in found]
         return held_back(members, stopped, given.keys() - self.released)
 
     def _failure(self, offset: int, failure: Failure) -> Given:

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 import penstock
+from penstock.engine.drained import Drained
 from penstock.engine.inline import Inline
+from penstock.engine.local import LocalEngine
 from penstock.engine.watch import Watch
 from penstock.engine.work import Work
 from tests.conformance.helpers import orders
 from tests.engine import dies_while_loading, handlers, odd_reports
-from tests.engine.driving import done, drain, make_done, subscription
+from tests.engine.driving import PATIENCE, done, drain, make_done, subscription
 from tests.engine.test_deaths import PATIENT, append, claimed, emitted, every_call_has_its_own_attempt
+from tests.engine.waiting import until
 
 
 @pytest.mark.shows("K42")
@@ -36,6 +39,44 @@ def test_a_process_that_is_killed_while_it_loads_again_ends_no_engine(
     assert {str(one.state) for one in shown} == {"PUBLISHED"}
     assert [log.delivery("orders", "g", n).failures for n in range(1, 5)] == [0, 1, 0, 0]
     every_call_has_its_own_attempt(tmp_path / "notes")
+
+
+@pytest.mark.shows("K42")
+def test_a_group_that_is_deleted_ends_no_engine(
+    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its worker waits for a new one, and says so once; the other groups go on."""
+    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+    monkeypatch.setattr("penstock.engine.worker._GONE_SECONDS", 0.05)
+    both = [subscription(handlers.plain, group=name) for name in ("g", "h")]
+    engine = LocalEngine(log, both)
+    engine.start()
+    try:
+        orders(log, 3)
+        until(lambda: published(log, "g") == published(log, "h") == 3)
+        log.delete_group("orders", "g")
+        orders(log, 2)
+        until(lambda: published(log, "h") == 5)
+        until(lambda: "the group was deleted" in caplog.text)
+        log.create_group("orders", "g")
+        until(lambda: published(log, "g") == 5)
+    finally:
+        engine.stop()
+        assert engine.wait(PATIENCE)
+    assert caplog.text.count("the group was deleted") == 1
+
+
+def published(log: penstock.Log, group: str) -> int:
+    return log.stats("orders", group).groups[0].published
+
+
+@pytest.mark.shows("K42")
+def test_a_drain_says_that_a_group_was_deleted(log: penstock.Log) -> None:
+    log.create_group("orders", "h")
+    left = Drained(log, [subscription(handlers.plain, group="h")])
+    assert left.look() and not left.paused
+    log.delete_group("orders", "h")
+    assert left.look() and left.paused == {"orders/h": "the group was deleted"}
 
 
 @pytest.mark.shows("K42")

@@ -37,9 +37,10 @@ class Drained:
             return False  # the workers say so, and try again
 
     def _finished(self, one: Served) -> bool:
-        (group,) = [group for group in self._log.groups(one.stream) if group.group_name == one.group]
-        if group.paused:
-            self.paused[one.name] = group.pause_reason or "paused by an operator"
+        group = next((group for group in self._log.groups(one.stream) if group.group_name == one.group), None)
+        if group is None or group.paused:
+            why = "the group was deleted" if group is None else group.pause_reason
+            self.paused[one.name] = why or "paused by an operator"
             return True
         self.paused.pop(one.name, None)
         return self._log.drained(one.stream, one.group)

@@ -28,7 +28,7 @@ from penstock.engine.subscription import Subscription
 from penstock.engine.waiting import Waiting
 from penstock.engine.watch import Watch
 from penstock.engine.work import Work
-from penstock.errors import AWAY, LeaseLost
+from penstock.errors import AWAY, LeaseLost, UnknownGroup
 from penstock.log.lease import Lease
 from penstock.log.log import Log
 
@@ -36,6 +36,8 @@ T = TypeVar("T")
 logger = logging.getLogger("penstock")
 _REST_SECONDS = 0.1  # between two looks of a quiet worker at whether to go on
 _RELOAD_SECONDS = 2.0  # between two tries to load handlers again
+_GONE = "the group was deleted"
+_GONE_SECONDS = 5.0  # between two looks for a group that was deleted
 _SETTLES = 2  # at a time: a lease of a few retries is handled before the one before it is settled
 
 
@@ -199,9 +201,12 @@ class Worker:
 
         def claim() -> Lease | Idle:
             group = self.subscription
-            return self.log.try_claim_unread(
-                group.stream, group.group, limit=limit, claimed_by=self.claimed_by, run=self.run_id
-            )
+            try:
+                return self.log.try_claim_unread(
+                    group.stream, group.group, limit=limit, claimed_by=self.claimed_by, run=self.run_id
+                )
+            except UnknownGroup:  # somebody has deleted it while we run; a new one starts where its maker wants
+                return Idle(None, seconds=_GONE_SECONDS, unavailable=_GONE)
 
         began = time.monotonic()
         claimed = self._patiently(claim)
@@ -222,11 +227,11 @@ class Worker:
         return Taken(found, LeaseState(state), time.monotonic() - began)
 
     def _tell(self, idle: Idle) -> None:
-        """Say once that the target is down, and once more when it says something else."""
+        """Say once that the target is down or the group is gone, and once more when it says something else."""
         if idle.unavailable is not None and idle.unavailable != self._told:
             wait = 0.0 if idle.seconds is None else idle.seconds
-            name, why = self.subscription.name, idle.unavailable
-            logger.warning("%s: the target is unavailable (%s); next try in %g s", name, why, round(wait, 1))
+            why = _GONE if idle.unavailable == _GONE else f"the target is unavailable ({idle.unavailable})"
+            logger.warning("%s: %s; next try in %g s", self.subscription.name, why, round(wait, 1))
         self._told = idle.unavailable
 
     def _give_back_ahead(self) -> None:

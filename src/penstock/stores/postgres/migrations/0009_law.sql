@@ -379,6 +379,7 @@ begin
       when 'events' then array['select max(high) from penstock.leases', 'select max(high) from penstock.returned',
                                'select max("offset") from penstock.deliveries', 'select max(upto) from penstock.pruned',
                                'select max(upto) from penstock.standby_horizon', 'select max(upto) from penstock.tally',
+                               'select max(upto) from penstock.tally_mark',
                                'select max(from_offset) from penstock.bindings',
                                'select max(greatest(floor, (select max(s) from unnest(starts) s))) from penstock.groups']
       when 'leases' then array['select max(lease) from penstock.attempt_log', 'select max(lease) from penstock.deliveries',

@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 import penstock
+from penstock.core.lease import Failure, Settlement
 from penstock.testing import History, VirtualClock
 from tests.conformance.helpers import drain, orders, raw
 from tests.support.logs import MakeLog
@@ -44,6 +45,40 @@ def test_a_failing_head_delays_its_key_and_no_other(clocked: penstock.Log, clock
     clock.advance(10)
     assert drain(clocked) == [a1, a2, a3, later]
     assert {one.state for one in clocked.deliveries("orders", "g")} == {"PUBLISHED"} and none and b1
+
+
+@pytest.mark.shows("K18", "K45")
+@pytest.mark.parametrize("on_dead", ["continue", "halt"])
+def test_the_store_holds_back_the_same_events_whether_it_is_told_their_keys_or_not(
+    clocked: penstock.Log, on_dead: str
+) -> None:
+    """A lease that has its events at hand tells the keys of those that did not succeed; who settles by number does not,
+    and the store looks them up. Random outcomes, in two groups that differ in nothing else."""
+    rng = random.Random(18)
+    for _ in range(30):
+        clocked.append("orders", {}, type="t", ordering_key=rng.choice(["a", "b", "c", None]))
+    for n in range(12):
+        told, asked = (f"{kind}-{n}" for kind in ("told", "asked"))
+        for group in (told, asked):
+            clocked.create_group("orders", group, ordering="key", lanes=1, on_dead=on_dead)
+        leases = [clocked.claim("orders", group, limit=30, claimed_by="w") for group in (told, asked)]
+        assert leases[0] is not None and leases[1] is not None
+        offsets = [event.offset for event in leases[0].events]
+        failed, dead, back = rng.sample(offsets, 3), rng.sample(offsets, 2), set(rng.sample(offsets, 4))
+        no = Failure("no", "no")
+        said = Settlement(
+            failed={one: no for one in failed},
+            dead={one: no for one in dead if one not in failed},
+            released=frozenset(back - {*failed, *dead}),
+            upto=offsets[-1],
+        )
+        answers = [leases[0].apply(said), clocked.settle(leases[1].id, leases[1].token, said)]
+        assert answers[0] == answers[1] and answers[0].released >= len(said.released)
+        shown = [
+            {one.offset: (one.state, one.reason, one.failures) for one in clocked.deliveries("orders", group, limit=99)}
+            for group in (told, asked)
+        ]
+        assert shown[0] == shown[1] and len(shown[0]) == 30
 
 
 @pytest.mark.shows("K18")

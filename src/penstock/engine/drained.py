@@ -8,6 +8,8 @@ from typing import Protocol
 from penstock.errors import AWAY
 from penstock.log.log import Log
 
+GONE = "the group was deleted"  # while it is served
+
 
 class Served(Protocol):
     """A group that somebody works for."""
@@ -39,7 +41,7 @@ class Drained:
     def _finished(self, one: Served) -> bool:
         group = next((group for group in self._log.groups(one.stream) if group.group_name == one.group), None)
         if group is None or group.paused:
-            why = "the group was deleted" if group is None else group.pause_reason
+            why = GONE if group is None else group.pause_reason
             self.paused[one.name] = why or "paused by an operator"
             return True
         self.paused.pop(one.name, None)

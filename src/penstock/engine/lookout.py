@@ -20,7 +20,7 @@ from penstock.stores.waking import readable
 
 logger = logging.getLogger("penstock")
 _GROWTH = 1.1  # of the pause between two looks: it stays at a tenth of the time since something happened
-_FEW = 2  # workers that a notification wakes at once
+_FEW = 2  # workers that a notification wakes without a look: a claim that finds nothing costs no more than one
 _LINGER_SECONDS = 1.0  # appenders go on notifying for so long after the last worker has found something
 _RETRY_SECONDS = (0.1, 5.0)  # between two tries to connect: it doubles from the first to the last
 
@@ -139,7 +139,7 @@ class LookOut:
             return
         if len(waiting) > _FEW:
             self._look(sight, waiting, "notified")
-        else:  # their claims are a look each
+        else:
             for one in waiting:
                 self._wake(one, None, "notified")
 

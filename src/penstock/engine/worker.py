@@ -15,6 +15,7 @@ from penstock.core import limits
 from penstock.core.lease import Idle, Settled
 from penstock.engine.ahead import Ahead, Taken
 from penstock.engine.counters import Counters
+from penstock.engine.drained import GONE
 from penstock.engine.failure_log import FailureLog
 from penstock.engine.inline import Inline
 from penstock.engine.isolated import Isolated
@@ -36,7 +37,6 @@ T = TypeVar("T")
 logger = logging.getLogger("penstock")
 _REST_SECONDS = 0.1  # between two looks of a quiet worker at whether to go on
 _RELOAD_SECONDS = 2.0  # between two tries to load handlers again
-_GONE = "the group was deleted"
 _GONE_SECONDS = 5.0  # between two looks for a group that was deleted
 _SETTLES = 2  # at a time: a lease of a few retries is handled before the one before it is settled
 
@@ -206,7 +206,7 @@ class Worker:
                     group.stream, group.group, limit=limit, claimed_by=self.claimed_by, run=self.run_id
                 )
             except UnknownGroup:  # somebody has deleted it while we run; a new one starts where its maker wants
-                return Idle(None, seconds=_GONE_SECONDS, unavailable=_GONE)
+                return Idle(None, seconds=_GONE_SECONDS, unavailable=GONE)
 
         began = time.monotonic()
         claimed = self._patiently(claim)
@@ -230,7 +230,7 @@ class Worker:
         """Say once that the target is down or the group is gone, and once more when it says something else."""
         if idle.unavailable is not None and idle.unavailable != self._told:
             wait = 0.0 if idle.seconds is None else idle.seconds
-            why = _GONE if idle.unavailable == _GONE else f"the target is unavailable ({idle.unavailable})"
+            why = GONE if idle.unavailable == GONE else f"the target is unavailable ({idle.unavailable})"
             logger.warning("%s: %s; next try in %g s", self.subscription.name, why, round(wait, 1))
         self._told = idle.unavailable
 

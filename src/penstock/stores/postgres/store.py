@@ -94,8 +94,8 @@ class PostgresStore:
                 raise self._none_free() from error
 
     def only(self, block: str, **params: Any) -> Sequence[Sequence[Any]]:
-        """A statement by itself needs no BEGIN and no COMMIT. What is claimed and settled one by one comes this way, so
-        there is nothing here that it could do without."""
+        """Without BEGIN and COMMIT. Single events are appended, claimed and settled this way, where every call counts:
+        what `connection` and `transaction` do is done here in fewer steps."""
         assert block in HAVE_SETTINGS
         if self.hook is not None:  # who kills the process between a statement and its commit finds both
             with self.transaction() as tx:
@@ -107,17 +107,26 @@ class PostgresStore:
                 if not connection.autocommit:
                     connection.autocommit = True
                 self._home.place(connection).check_writable()
-                return connection.cursor(binary=True).execute(self.blocks[block], params, prepare=False).fetchall()
-            except psycopg.OperationalError as error:
-                if connection.broken or connection.closed:
-                    raise CommitUnknown from error
-                raise
+                return self._execute(connection, block, params)
             finally:
                 pool.putconn(connection)
         except PoolTimeout as error:
             raise self._none_free() from error
         except faults.DRIVERS as error:
-            raise (faults.meaning(error, self.safe_url, self.schema) or error) from error
+            found = faults.meaning(error, self.safe_url, self.schema)
+            if found is None:
+                raise
+            raise found from error
+
+    def _execute(
+        self, connection: psycopg.Connection[Any], block: str, params: dict[str, Any]
+    ) -> list[tuple[Any, ...]]:
+        try:
+            return connection.cursor(binary=True).execute(self.blocks[block], params, prepare=False).fetchall()
+        except psycopg.OperationalError as error:
+            if connection.broken or connection.closed:
+                raise CommitUnknown from error
+            raise
 
     def _open_pool(self) -> ConnectionPool[psycopg.Connection[Any]]:
         """Fail at once, not after the pool's patience, if the database cannot be reached."""

@@ -10,6 +10,7 @@ import pytest
 
 import penstock
 from penstock.core.lease import Failure, Settlement
+from penstock.core.limits import ROWS_LEAST
 from penstock.testing import History, VirtualClock
 from tests.conformance.helpers import drain, orders, raw
 from tests.support.logs import MakeLog
@@ -45,6 +46,19 @@ def test_a_failing_head_delays_its_key_and_no_other(clocked: penstock.Log, clock
     clock.advance(10)
     assert drain(clocked) == [a1, a2, a3, later]
     assert {one.state for one in clocked.deliveries("orders", "g")} == {"PUBLISHED"} and none and b1
+
+
+@pytest.mark.shows("K18", "K36")
+def test_rows_of_a_key_that_fails_come_back_in_small_leases(clocked: penstock.Log) -> None:
+    """A head is tried alone; what waits behind it comes in leases that grow with what the last one got done."""
+    key_log(clocked, *["a"] * 400, retry=penstock.Retry(max_attempts=5, base_seconds=0, jitter=0))
+    take(clocked, 400).settle(failed={clocked.read("orders", limit=1)[0].event_id: "no"})
+    sizes = []
+    for outcome in ("no", None, None, None):
+        lease = take(clocked, 400)
+        sizes.append(len(lease))
+        lease.settle(failed={lease.events[0]: outcome} if outcome else None)
+    assert sizes == [1, 1, ROWS_LEAST, 4 * ROWS_LEAST]
 
 
 @pytest.mark.shows("K18", "K45")

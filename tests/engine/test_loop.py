@@ -162,6 +162,26 @@ def test_without_order_a_failing_event_delays_nobody(log: penstock.Log, log_url:
     assert {one.attempts for one in log.deliveries("orders", "g") if one.offset > 1} == {1}
 
 
+@pytest.mark.shows("K18", "K36")
+def test_a_lease_ends_early_when_much_of_it_waits_behind_one_key(log: penstock.Log, log_url: str) -> None:
+    """Each event that waits becomes a row; what was not begun goes back as a range, and is not looked at one by one."""
+    make_done(log_url)
+    failing = 700  # in the third lease, which is long enough
+    log.append_many(
+        "orders",
+        [
+            {"payload": {"times": int(n == failing)}, "type": "t", "ordering_key": ("ada", "bob")[n % 2]}
+            for n in range(3_000)
+        ],
+    )
+    drain(log, subscription(handlers.sometimes, ordering="key", lanes=1))
+    for key in (0, 1):
+        assert [n for n in done(log_url) if n % 2 == key] == [n for n in range(1, 3_001) if n % 2 == key]
+    with raw(log_url) as sql:
+        ((rows,),) = sql("select count(*) from penstock.deliveries")
+    assert abs(rows - limits.HELD_PER_LEASE) <= 2
+
+
 @pytest.mark.shows("K18", "X07")
 @pytest.mark.parametrize("on_dead", ["continue", "halt"])
 def test_order_by_key_with_failures_deaths_and_two_engines(log_url: str, on_dead: str) -> None:

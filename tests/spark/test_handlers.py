@@ -149,13 +149,22 @@ def test_more_groups_than_slots_all_get_their_turn(spark: Any, log: penstock.Log
     assert {group.published for group in log.stats().groups} == {51}
 
 
-def test_a_handler_that_cannot_be_loaded_ends_the_run_with_its_reason(spark: Any, log: penstock.Log) -> None:
-    log.append("orders", {}, type="t")
-    broken = subscription(handlers.plain)
-    with pytest.raises(penstock.PenstockError) as raised, running(spark, log, broken) as engine:
+@pytest.mark.shows("K42")
+def test_a_group_that_is_deleted_ends_no_run(spark: Any, log: penstock.Log) -> None:
+    """Its slices wait for a new one; the other groups go on."""
+    both = [subscription(handlers.plain, group=name) for name in ("g", "h")]
+    with running(spark, log, *both):
+        log.append("orders", {}, type="t")
+        until(lambda: published(log, "g") == published(log, "h") == 1)
         log.delete_group("orders", "g")
-        engine.wait(60)
-    assert raised.value.code == "unknown_group"
+        log.append("orders", {}, type="t")
+        until(lambda: published(log, "h") == 2)
+        log.create_group("orders", "g")
+        until(lambda: published(log, "g") == 2)
+
+
+def published(log: penstock.Log, group: str) -> int:
+    return log.stats("orders", group).groups[0].published
 
 
 def test_a_slice_tells_the_driver_and_hears_it() -> None:

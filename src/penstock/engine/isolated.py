@@ -139,7 +139,8 @@ class _Run:
                 self._isolated.succeeded()
             elif isinstance(answer, Died):
                 return self._died(fingerprint.of_text("process_died", f"process_died: {answer}"))
-            if time.monotonic() - self._looked >= _TICK and (verdict := self._overdue() or self._overfed()):
+            # Memory first: who runs out of it is late, too.
+            if time.monotonic() - self._looked >= _TICK and (verdict := self._overfed() or self._overdue()):
                 return self._died(*verdict)
         return None
 

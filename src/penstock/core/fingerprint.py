@@ -23,6 +23,7 @@ from penstock.core.limits import TRACEBACK_BYTES
 VERSION: Final = "1"
 _TEMPLATE_LETTERS: Final = 300
 _MOST_KINDS: Final = 2_000  # remembered in one process
+_MOST_TEXTS: Final = 200  # of at most 8 KB each
 _FRAMES: Final = 20  # of one exception
 _CHAIN: Final = 4  # exceptions, from the last to its causes
 _VARYING: Final = re.compile(
@@ -53,10 +54,18 @@ def complete(failure: Failure) -> Failure:
 
 def of_exception(error: BaseException, retry_after_seconds: float | None = None) -> Failure:
     """A failure with its class, its kind and, for the first of a kind and now and then after it, its traceback."""
-    code, text, kind = codec.error_code(error), _text(error), type_name(type(error))
-    fingerprint = _hash(code, kind, _place(error.__traceback__), template(text))
-    shown = traceback_text(error) if error.__traceback__ is not None and _is_due(fingerprint) else None
-    return Failure(code, text, retry_after_seconds, kind, fingerprint, shown)
+    failure = _plain(codec.error_code(error), _text(error), type_name(type(error)), _place(error.__traceback__))
+    if retry_after_seconds is not None:
+        failure = failure._replace(retry_after_seconds=retry_after_seconds)
+    if error.__traceback__ is not None and _is_due(str(failure.fingerprint)):
+        failure = failure._replace(traceback=traceback_text(error))
+    return failure
+
+
+@lru_cache(_MOST_TEXTS)
+def _plain(code: str, text: str, kind: str, place: str) -> Failure:
+    """Equal failures are one object: it is made once, and crosses to another process once."""
+    return Failure(code, text, None, kind, _hash(code, kind, place, template(text)))
 
 
 def type_name(kind: type[BaseException]) -> str:

@@ -26,8 +26,9 @@ class FailureLog:
 
     def tell(self, work: Work) -> None:
         """Everything that failed in a lease."""
+        now = self.clock()
         for place, failure in sorted({**work.failed, **work.dead}.items()):
-            untold = self._turn(failure)
+            untold = self._turn(failure, now)
             if untold is None:
                 continue
             event: Event = work.events[place]
@@ -44,9 +45,8 @@ class FailureLog:
                 more,
             )
 
-    def _turn(self, failure: Failure) -> int | None:
+    def _turn(self, failure: Failure, now: float) -> int | None:
         """How many were left out before this one; None if this one is left out, too."""
-        now = self.clock()
         kind = failure.fingerprint or failure.code
         told = self._kinds.get(kind)
         if told is None:

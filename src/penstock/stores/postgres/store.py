@@ -35,7 +35,7 @@ try:
     from penstock.stores.postgres import arrow, faults
     from penstock.stores.postgres.home import Home
     from penstock.stores.postgres.sight import PostgresSight
-    from penstock.stores.postgres.transaction import HAVE_SETTINGS, PostgresTransaction, channel_of
+    from penstock.stores.postgres.transaction import HAVE_SETTINGS, PostgresTransaction, channel_of, sendable
 except ImportError as error:  # pragma: no cover - shown by the packaging test
     raise MissingDependency("PostgreSQL needs psycopg: pip install 'penstock[postgres]'.") from error
 
@@ -243,7 +243,7 @@ class PostgresStore:
             found = self._arrow.read(arrow.literal(self.blocks[block], params))
         else:
             with self.connection() as connection, connection.cursor(binary=True) as cursor:
-                cursor.execute(self.blocks[block], params, prepare=False)
+                cursor.execute(self.blocks[block], sendable(params), prepare=False)
                 found = RowColumns(cursor.fetchall())
         if self.hook is not None:
             self.hook("after", block)

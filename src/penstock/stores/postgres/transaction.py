@@ -89,7 +89,7 @@ class PostgresTransaction:
                     if self._began is None and not (calls and calls[0][0] in HAVE_SETTINGS):
                         settings = self._ask_settings()
                     for (block, params), cursor in zip(calls, cursors, strict=True):
-                        cursor.execute(self._store.blocks[block], _sendable(params), prepare=False)
+                        cursor.execute(self._store.blocks[block], sendable(params), prepare=False)
                     if commit:
                         self._raw.execute("commit", prepare=False)
             except psycopg.OperationalError as error:
@@ -105,7 +105,7 @@ class PostgresTransaction:
         hook = self._store.hook
         if hook is not None:
             hook("before", block)
-        cursor.execute(self._store.blocks[block], _sendable(params), prepare=False)
+        cursor.execute(self._store.blocks[block], sendable(params), prepare=False)
         if hook is not None:
             hook("after", block)
 
@@ -245,7 +245,8 @@ def channel_of(schema: str) -> str:
     return f"{schema}.wake"
 
 
-def _sendable(params: dict[str, Any]) -> dict[str, Any]:
+def sendable(params: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a block as the driver takes them."""
     for name, value in params.items():
         if type(value) is list:
             params[name] = orjson.dumps(value).decode() if name == "rows" else _array(value)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import random
 from typing import Any
 
+import pyarrow
 import pytest
 
 import penstock
@@ -79,3 +81,16 @@ def test_a_connection_that_broke_is_replaced(postgres_log: penstock.Log) -> None
     with pytest.raises(StoreUnavailable):
         postgres_log.store.read_lease(lease._row)
     assert len(postgres_log.store.read_lease(lease._row)) == COUNT
+
+
+def test_both_kinds_of_columns_find_the_same_events_of_a_key() -> None:
+    dice = random.Random(7)
+    for _ in range(300):
+        keys = [dice.choice(["a", "b", "c", "d", None]) for _ in range(dice.randrange(1, 12))]
+        table = pyarrow.table({"n": range(len(keys)), "key": pyarrow.array(keys, pyarrow.string())})
+        places = [place for place in range(len(keys)) if dice.random() < 0.3]
+        end = dice.randrange(len(keys) + 1)
+        wanted = {keys[place] for place in places} - {None}
+        expected = [(place, key) for place, key in enumerate(keys[:end]) if key in wanted]
+        assert RowColumns([*enumerate(keys)]).alike(1, places, end) == expected
+        assert ArrowColumns(table).alike(1, places, end) == expected

@@ -79,12 +79,12 @@ def test_the_store_holds_back_the_same_events_whether_it_is_told_their_keys_or_n
         assert leases[0] is not None and leases[1] is not None
         offsets = [event.offset for event in leases[0].events]
         failed, dead, back = rng.sample(offsets, 3), rng.sample(offsets, 2), set(rng.sample(offsets, 4))
-        no = Failure("no", "no")
+        no, upto = Failure("no", "no"), rng.choice(offsets[20:])
         said = Settlement(
             failed={one: no for one in failed},
             dead={one: no for one in dead if one not in failed},
-            released=frozenset(back - {*failed, *dead}),
-            upto=offsets[-1],
+            released=frozenset(one for one in back - {*failed, *dead} if one <= upto),
+            upto=upto,
         )
         answers = [leases[0].apply(said), clocked.settle(leases[1].id, leases[1].token, said)]
         assert answers[0] == answers[1] and answers[0].released >= len(said.released)

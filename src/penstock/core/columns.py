@@ -36,6 +36,10 @@ class Columns(Protocol):
     def column(self, position: int) -> Sequence[Any]:
         """One column as plain Python values."""
 
+    def alike(self, position: int, places: Sequence[int], end: int) -> list[tuple[int, Any]]:
+        """Of the first events, up to `end`, those that have a value of these `places` in a column, each with it. Those
+        without a value are like nobody."""
+
     def nbytes(self) -> int:
         """About how much memory the payloads take."""
 
@@ -60,6 +64,11 @@ class RowColumns:
 
     def column(self, position: int) -> Sequence[Any]:
         return [row[position] for row in self._rows]
+
+    def alike(self, position: int, places: Sequence[int], end: int) -> list[tuple[int, Any]]:
+        values = {self._rows[place][position] for place in places} - {None}
+        found = enumerate(row[position] for row in self._rows[:end])
+        return [(place, value) for place, value in found if value in values]
 
     def nbytes(self) -> int:
         return sum(len(row[3]) for row in self._rows)
@@ -86,6 +95,15 @@ class ArrowColumns:
     def column(self, position: int) -> Sequence[Any]:
         found: list[Any] = self._table.column(position).to_pylist()
         return found
+
+    def alike(self, position: int, places: Sequence[int], end: int) -> list[tuple[int, Any]]:
+        import pyarrow
+        from pyarrow import compute
+
+        column = self._table.column(position)
+        values = column.take(pyarrow.array(places, pyarrow.int64())).drop_null()
+        found = compute.indices_nonzero(compute.is_in(column.slice(0, end), value_set=values))
+        return [*zip(found.to_pylist(), column.take(found).to_pylist(), strict=True)]
 
     def nbytes(self) -> int:
         return int(self._table.nbytes)

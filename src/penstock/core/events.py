@@ -219,6 +219,10 @@ class Events(Sequence[Event]):
         """The ordering keys."""
         return self._columns.column(8)
 
+    def of_same_keys(self, places: Sequence[int], end: int) -> list[tuple[int, str]]:
+        """Of the first events, up to `end`, those that share an ordering key with these `places`, each with it."""
+        return self._columns.alike(8, places, end)
+
     @cached_property
     def retries(self) -> list[tuple[int, int, str | None, int, int]] | None:
         """(attempts, failures, last error, replays, attempts of earlier lives) of each; None for a range."""

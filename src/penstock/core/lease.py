@@ -185,19 +185,26 @@ def part_after(part: int | None, given: int | None, *, failures: int) -> int | N
 
 
 def split_released(
-    members: Sequence[int], released: Set[int], low: int, high: int, rows: Set[int] = frozenset()
+    members: Sequence[int],
+    released: Set[int],
+    low: int,
+    high: int,
+    rows: Set[int] = frozenset(),
+    touched: int | None = None,
 ) -> tuple[int, frozenset[int]]:
     """Where the finished part of a range ends, and which members are given back one by one.
 
     The released end of a lease goes back as one range, which steps over those that failed and get `rows` of their own;
-    anything released before it goes back as rows.
+    anything released before it goes back as rows. Behind the first `touched` members all are released.
 
     >>> split_released([1, 2, 3, 4], {2, 3, 4}, low=0, high=9)
     (1, frozenset())
     >>> split_released([1, 2, 3, 4], {2, 4}, low=0, high=9, rows={3})
     (1, frozenset())
+    >>> split_released([1, 2, 3, 4], {1}, low=0, high=9, touched=2)
+    (2, frozenset({1}))
     """
-    keep = len(members)
+    keep = len(members) if touched is None else touched
     while keep and (members[keep - 1] in released or members[keep - 1] in rows):
         keep -= 1
     while keep < len(members) and members[keep] in rows:

@@ -53,8 +53,9 @@ def _settlement(lease: Lease, work: Work, refused: Mapping[int, Failure], unavai
     offsets = work.events.offsets
     failed = {**work.failed, **refused}
     resting = _resting(work, refused)
-    back = {offsets[place] for place in work.unfinished()} | {offsets[place] for place in resting}
-    upto, back = lease.split(back, {offsets[place] for place in (*failed, *work.dead, *work.suspects)})
+    back = {offsets[place] for place in (*work.unfinished(), *resting)}
+    rows = {offsets[place] for place in (*failed, *work.dead, *work.suspects)}
+    upto, back = lease.split(back, rows, work.touched())
     partly = bool(failed or work.dead or work.suspects or back or upto != lease.row.high)
     return Settlement(
         failed={offsets[place]: why for place, why in failed.items()},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from penstock.engine.context import Recorded
 from penstock.engine.marks import Mark, Marks
 from penstock.engine.running import Report
 from penstock.engine.state import LeaseState, Written
+
+_UNFINISHED = re.compile(b"[^%c%c]" % (Mark.DONE, Mark.FAILED), re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -68,9 +71,10 @@ class Work:
         """One mark per event, as of now."""
         return bytes(self.marks.events[: len(self.events)]) if self.marked is None else self.marked
 
-    def unfinished(self) -> Iterable[int]:
-        """Places of events that go back: not touched, held, or met by an unavailable target."""
-        marks = self.outcomes()
-        if marks.count(Mark.DONE) + marks.count(Mark.FAILED) == len(marks):
-            return ()
-        return (place for place, mark in enumerate(marks) if mark not in (Mark.DONE, Mark.FAILED))
+    def touched(self) -> int:
+        """How far it came: behind this place nothing was begun."""
+        return len(self.outcomes().rstrip(bytes([Mark.UNTOUCHED])))
+
+    def unfinished(self) -> list[int]:
+        """Places of events that go back before the untouched end: left out, held, or met by an unavailable target."""
+        return [found.start() for found in _UNFINISHED.finditer(self.outcomes(), 0, self.touched())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
@@ -146,13 +147,16 @@ class Lease:
         )
         return self.apply(settlement)
 
-    def split(self, back: set[int], rows: Set[int] = frozenset()) -> tuple[int | None, set[int]]:
+    def split(
+        self, back: set[int], rows: Set[int] = frozenset(), touched: int | None = None
+    ) -> tuple[int | None, set[int]]:
         """Where the finished part of a range ends, and the single offsets that go back below it; `rows` are those that
-        fail, wherever they are."""
+        fail, wherever they are. Only so many events may have been `touched`: the others go back, too."""
+        offsets = self.events.offsets
         if not self._row.is_range:
-            return None, back
+            return None, back if touched is None else back.union(offsets[touched:])
         assert self._row.low is not None and self._row.high is not None
-        upto, singles = split_released(self.events.offsets, back, self._row.low, self._row.high, rows)
+        upto, singles = split_released(offsets, back, self._row.low, self._row.high, rows, touched)
         return upto, set(singles)
 
     def apply(self, said: Settlement) -> Settled:
@@ -164,9 +168,12 @@ class Lease:
         named = {*said.failed, *said.dead, *said.released, *said.suspects}
         if not (named and self._row.ordered and self._row.is_range and len(self.events)):
             return None
-        keys = dict(zip(self.events.offsets, self.events.ordering_keys, strict=True))
-        stopped = {keys.get(offset) for offset in named} - {None}
-        return {offset: key for offset, key in keys.items() if key in stopped or offset in named}
+        offsets = self.events.offsets
+        places = {offset: bisect_left(offsets, offset) for offset in named}
+        members = {o: place for o, place in places.items() if place < len(offsets) and offsets[place] == o}
+        end = len(offsets) if said.upto is None else bisect_right(offsets, max(said.upto, *named))
+        keyed = {offsets[place]: key for place, key in self.events.of_same_keys([*members.values()], end)}
+        return keyed | {offset: None for offset in members if offset not in keyed}
 
     def _offset(self, one: Any) -> int:
         """The offset of a member, given as event, event id or its text."""

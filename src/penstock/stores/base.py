@@ -20,6 +20,7 @@ from penstock.core.lease import LeaseRow
 from penstock.stores.clock import Clock
 
 Row = Any  # a row whose columns are attributes; each block's SQL says which
+Call = tuple[str, dict[str, Any]]  # a block and its parameters
 StatementHook = Callable[[str, str], None]  # ("before" | "after", block): tests kill the process in here
 
 
@@ -80,6 +81,12 @@ class Transaction(Protocol):
 
     def run(self, block: str, **params: Any) -> int:
         """Run a block and return how many rows it touched."""
+
+    def both(self, first: Call, second: Call) -> tuple[Row | None, Row | None]:
+        """Run two blocks in one round trip, one after the other; the first row of each."""
+
+    def later(self, block: str, **params: Any) -> None:
+        """Run a block whose answer nobody needs: together with what comes next, and before the commit."""
 
     def now(self) -> datetime:
         """The store's time, at this moment."""

@@ -171,31 +171,35 @@ class _Attempt:
 
     def take(self, lane: Row) -> LeaseRow | Passed | None:
         """What this lane has to give: returned ranges first, then rows and the next range in turn."""
-        ordered = self.group.ordered
+        return self._take_in_order(lane) if self.group.ordered else self._take_any(lane)
+
+    def _take_any(self, lane: Row) -> LeaseRow | Passed | None:
         piece = self._lowest_returned(lane)
-        due = piece is not None and piece.available_at <= self.now
-        # An ordered lane works from the left: nothing above what it waits for. Its rows come before any range as long
-        # as all of them get done: what waits for them would be stepped over otherwise, and become rows, too.
-        ceiling = None
-        if ordered:
-            ceiling = min(self._cursor(lane), piece.low) if piece is not None else self._cursor(lane)
-            rows_first = lane.last_was_range or lane.last_was_clean
-        else:
-            rows_first = lane.last_was_range and not due and self._ripe(lane)
-        if rows_first:
-            found: LeaseRow | Passed | None = self._take_rows(lane, ceiling)
-            if found is not None:
-                return found
-        if piece is not None and due:
+        if piece is not None:
             return self._take_returned(lane, piece)
-        if not (ordered and piece is not None):
+        if lane.last_was_range and self._ripe(lane) and (rows := self._take_rows(lane)) is not None:
+            return rows
+        found = self._take_next(lane)
+        return self._take_rows(lane) if found is None else found
+
+    def _take_in_order(self, lane: Row) -> LeaseRow | Passed | None:
+        """An ordered lane works from the left: nothing above what it waits for. Its rows come before any range as long
+        as all of them get done: what waits for them would be stepped over otherwise, and become rows, too."""
+        ceiling = self._cursor(lane)
+        if lane.returned_low is not None:
+            ceiling = min(ceiling, lane.returned_low)
+        rows_first = lane.last_was_range or lane.last_was_clean
+        if rows_first and (rows := self._take_rows(lane, ceiling)) is not None:
+            return rows
+        piece = self._lowest_returned(lane)
+        if piece is None:
             found = self._take_next(lane)
-            if found is not None:
-                return found
-        return self._take_rows(lane, ceiling)
+        else:
+            found = self._take_returned(lane, piece) if piece.available_at <= self.now else None
+        return self._take_rows(lane, ceiling) if found is None and not rows_first else found
 
     def _lowest_returned(self, lane: Row) -> Row | None:
-        if not lane.has_returned:
+        if lane.returned_low is None:
             return None
         return self.tx.one(
             "claim.returned",
@@ -235,7 +239,7 @@ class _Attempt:
         done = None if lane.last_was_range else lane.last_done
         return limits.ROWS_PER_LEASE if done is None else min(limits.ROWS_PER_LEASE, max(limits.ROWS_LEAST, 4 * done))
 
-    def _take_rows(self, lane: Row, ceiling: int | None) -> LeaseRow | None:
+    def _take_rows(self, lane: Row, ceiling: int | None = None) -> LeaseRow | None:
         if not lane.rows_wait:
             return None
         params = self._rows_of(lane)

@@ -24,7 +24,7 @@ def end_lease(
     `because` is what went wrong with the part of a range that comes back.
     """
     numbers = [counts.published, counts.failed, counts.dead, counts.released]
-    tx.run(
+    tx.later(
         "lease.end",
         id=lease.id,
         outcome=outcome,

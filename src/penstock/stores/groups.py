@@ -82,7 +82,7 @@ def span_at(group: Group, cursor: int) -> Span:
 
 def find(tx: Transaction, stream: str, group_name: str) -> Group | None:
     """The group, or None."""
-    row = tx.one("group.find", stream=stream, group_name=group_name)
+    row = tx.one("group.find", stream=stream, group_name=group_name, lease=None)
     return None if row is None else of(row)
 
 
@@ -107,7 +107,7 @@ def locked(tx: Transaction, stream: str, group_name: str) -> Group:
 
 def every(tx: Transaction, stream: str | None = None, group_name: str | None = None) -> list[Group]:
     """All groups, of one stream or of the log."""
-    return [of(row) for row in tx.rows("group.find", stream=stream, group_name=group_name)]
+    return [of(row) for row in tx.rows("group.find", stream=stream, group_name=group_name, lease=None)]
 
 
 def of(row: Row) -> Group:

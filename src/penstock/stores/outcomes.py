@@ -171,7 +171,7 @@ def remember_kinds(tx: Transaction, failures: Iterable[Failure], now: datetime) 
     if kinds:
         names = ("fingerprint", "code", "error_type", "message", "traceback")
         rows = [{name: getattr(kinds[kind], name) for name in names} for kind in sorted(kinds)]
-        tx.run("settle.fingerprints", rows=rows, now=now)
+        tx.later("settle.fingerprints", rows=rows, now=now)
 
 
 class Member(NamedTuple):

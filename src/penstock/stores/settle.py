@@ -40,9 +40,8 @@ from penstock.stores.outcomes import (
 
 def holder(tx: Transaction, lease_id: int, token: int) -> tuple[Row, Group, datetime]:
     """The open lease, locked, with its group and the time; `LeaseLost` for anybody but its holder."""
-    lease = _locked(tx, lease_id, token)
-    now = _check_open(tx, lease)
-    return lease, groups.get(tx, lease.stream, lease.group_name), now
+    lease, group = _locked(tx, lease_id, token)
+    return lease, group, _check_open(tx, lease)
 
 
 def _check_open(tx: Transaction, lease: Row) -> datetime:
@@ -54,11 +53,12 @@ def _check_open(tx: Transaction, lease: Row) -> datetime:
     return now
 
 
-def _locked(tx: Transaction, lease_id: int, token: int) -> Row:
-    lease = tx.one("lease.lock", id=lease_id)
+def _locked(tx: Transaction, lease_id: int, token: int) -> tuple[Row, Group]:
+    of_lease = {"stream": None, "group_name": None, "lease": lease_id}
+    lease, group = tx.both(("lease.lock", {"id": lease_id}), ("group.find", of_lease))
     if lease is None or lease.token != token:
         raise LeaseLost(f"Lease {lease_id} is not held with this token.")
-    return lease
+    return lease, groups.of(group)
 
 
 def extend(tx: Transaction, lease_id: int, token: int, seconds: float | None) -> datetime:
@@ -105,13 +105,12 @@ def settle(
     what `said.moves` names in its place, in the same transaction.
     """
     digest = codec.digest(_plain(said))
-    lease = _locked(tx, lease_id, token)
+    lease, group = _locked(tx, lease_id, token)
     if lease.outcome == Outcome.SETTLED:
         if lease.digest != digest:
             raise SettleMismatch(f"Lease {lease_id} was settled with other outcomes.")
         return Settled(*lease.answer)
     now = _check_open(tx, lease)
-    group = groups.get(tx, lease.stream, lease.group_name)
     if said.unavailable is not None:
         said = replace(said, unavailable=fingerprint.complete(said.unavailable))
     work = _Settling(tx, lease, group, now, jitter, said)
@@ -330,10 +329,11 @@ class _Settling:
         if not keys:
             return []
         at_hand = self.said.keys
+        upto = self.upto
         if at_hand is not None and stopped <= at_hand.keys():
-            members = [(offset, key) for offset, key in at_hand.items() if self.upto is None or offset <= self.upto]
+            members = [(offset, key) for offset, key in at_hand.items() if upto is None or offset <= upto]
         else:
-            found = members_of(self.tx, self.group, self.lease, upto=self.upto, keys=keys)
+            found = members_of(self.tx, self.group, self.lease, upto=upto, keys=keys)
             members = [(row.offset, row.ordering_key) for row in found]
         return held_back(members, stopped, given.keys() - self.released)
 

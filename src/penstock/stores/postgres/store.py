@@ -171,7 +171,7 @@ class PostgresStore:
             if tx.ended:
                 return
             if write and tx.worth_a_commit:
-                self.commit(connection)
+                tx.commit()
             else:
                 connection.rollback()
 

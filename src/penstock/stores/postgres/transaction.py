@@ -18,7 +18,8 @@ from psycopg.rows import namedtuple_row, tuple_row
 from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import EventColumns, NewEvent
 from penstock.errors import CommitUnknown
-from penstock.stores.base import Row, UserSqlError, check_user_sql
+from penstock.stores.base import Call, Row, UserSqlError, check_user_sql
+from penstock.stores.postgres import faults
 
 if TYPE_CHECKING:
     from penstock.stores.postgres.home import Place
@@ -48,29 +49,30 @@ class PostgresTransaction:
         self._began: datetime | None = None
         self._began_here = 0.0
         self._bounds: list[int] | None = None  # announced by appenders, as the last look found them
+        self._later: list[Call] = []  # to be sent with what comes next
         self.ended = False  # committed with the last statement
         self.worth_a_commit = True
 
     @property
     def _connection(self) -> psycopg.Connection[Any]:
         """The connection, inside the transaction."""
-        if self._began is None:
+        if self._began is None or self._later:
             self._send([])
         return self._raw
 
     def _execute(self, block: str, params: dict[str, Any]) -> psycopg.Cursor[Any]:
         return self._send([(block, params)])[0]
 
-    def _send(
-        self, calls: list[tuple[str, dict[str, Any]]], *, plain: int = 0, commit: bool = False
-    ) -> list[psycopg.Cursor[Any]]:
-        """Run blocks in one round trip, the last `plain` of them for bare tuples.
+    def _send(self, calls: list[Call], *, plain: int = 0, commit: bool = False) -> list[psycopg.Cursor[Any]]:
+        """Run blocks in one round trip, the last `plain` of them for bare tuples, behind those left for later.
 
         The first statements of a transaction take its BEGIN and its settings along, the last one may take the COMMIT
         along. A later statement starts when the one before it has ended, and sees what was committed by then. Who kills
         the process between two statements gets them one by one.
         """
         hook = self._store.hook
+        waited = len(self._later)
+        calls, self._later = [*self._later, *calls], []
         cursors = [
             self._raw.cursor(row_factory=tuple_row if number >= len(calls) - plain else namedtuple_row, binary=True)
             for number in range(len(calls))
@@ -93,13 +95,13 @@ class PostgresTransaction:
                     if commit:
                         self._raw.execute("commit", prepare=False)
             except psycopg.OperationalError as error:
-                if commit and (self._raw.broken or self._raw.closed):
+                if commit and (self._raw.broken or self._raw.closed) and not faults.is_certain(error):
                     raise CommitUnknown from error
                 raise
         if settings is not None:
             self._begun(settings)
         self.ended = commit
-        return cursors
+        return cursors[waited:]
 
     def _run_one(self, block: str, params: dict[str, Any], cursor: psycopg.Cursor[Any]) -> None:
         hook = self._store.hook
@@ -129,6 +131,22 @@ class PostgresTransaction:
 
     def run(self, block: str, **params: Any) -> int:
         return self._execute(block, params).rowcount
+
+    def both(self, first: Call, second: Call) -> tuple[Row | None, Row | None]:
+        one, other = self._send([first, second])
+        return one.fetchone(), other.fetchone()
+
+    def later(self, block: str, **params: Any) -> None:
+        self._later.append((block, params))
+        if self._store.hook is not None:  # who kills the process between two statements finds them in their order
+            self._send([])
+
+    def commit(self) -> None:
+        """Commit, together with what was left for later."""
+        if self._later:
+            self._send([], commit=True)
+        else:
+            self._store.commit(self._raw)
 
     def now(self) -> datetime:
         """The database's time when the transaction began, and what has passed since: no wall clock of ours is asked,

@@ -21,7 +21,7 @@ from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.errors import CommitUnknown, EffectFailed, InvalidUrl
 from penstock.stores import blocks
-from penstock.stores.base import Conflict, Row, StatementHook, UserSqlError, check_user_sql
+from penstock.stores.base import Call, Conflict, Row, StatementHook, UserSqlError, check_user_sql
 from penstock.stores.clock import Clock
 from penstock.stores.sqlite import appending
 from penstock.stores.sqlite.checkpoint import Checkpointer
@@ -88,6 +88,12 @@ class SqliteTransaction:
 
     def run(self, block: str, **params: Any) -> int:
         return sum(cursor.rowcount for cursor in self._execute(block, params))
+
+    def both(self, first: Call, second: Call) -> tuple[Row | None, Row | None]:
+        return self.one(first[0], **first[1]), self.one(second[0], **second[1])
+
+    def later(self, block: str, **params: Any) -> None:
+        self.run(block, **params)
 
     def now(self) -> datetime:
         return self._store.now()

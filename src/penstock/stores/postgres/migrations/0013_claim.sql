@@ -82,7 +82,7 @@ returns table (group_id integer, stream text, group_name text, ordering text, ke
                error_code text, probe bigint, probe_expires_at timestamptz,
                lane integer, cursor bigint, total bigint, last_lease bigint, last_was_range boolean, last_done integer, last_was_clean boolean,
                open_ids bigint[], expired_ids bigint[], expires_at timestamptz, has_returned boolean,
-               has_rows boolean, rows_wait boolean, has_dated boolean, last bigint, bounds bigint[], looked_at timestamptz)
+               returned_low bigint, has_rows boolean, rows_wait boolean, has_dated boolean, last bigint, bounds bigint[], looked_at timestamptz)
 language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
@@ -118,6 +118,7 @@ begin
          l.lane, c.high, c.total, n.id, n.was_range, n.done, n.clean, coalesce(o.open_ids, '{}'), coalesce(o.expired_ids, '{}'),
          o.expires_at,
          exists (select 1 from penstock.returned r where r.group_id = g.group_id),
+         (select min(r.low) from penstock.returned r where r.group_id = g.group_id and r.lanes = g.lanes and r.lane = l.lane),
          exists (select 1 from penstock.deliveries d where d.group_id = g.group_id),
          case when g.ordering is null
               then (select true from penstock.deliveries d

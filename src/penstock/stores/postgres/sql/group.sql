@@ -5,7 +5,7 @@ select l.group_id from penstock.groups g join penstock.group_locks l on l.group_
  where g.stream = %(stream)s and g.group_name = %(group_name)s for update of l;
 
 -- name: group.find
--- The groups of a stream (or of the log), or one of them; each with its bindings in order.
+-- The groups of a stream (or of the log), or one of them, or that of a lease; each with its bindings in order.
 select g.*, (select coalesce(json_agg(json_build_object(
                       'id', b.id, 'from_offset', b.from_offset, 'types', b.types, 'type_regex', b.type_regex,
                       'headers', b.headers::text) order by b.from_offset, b.id), '[]')::text
@@ -15,6 +15,7 @@ select g.*, (select coalesce(json_agg(json_build_object(
   from penstock.groups g left join penstock.circuits c on c.group_id = g.group_id
  where (%(stream)s::text is null or g.stream = %(stream)s)
    and (%(group_name)s::text is null or g.group_name = %(group_name)s)
+   and (%(lease)s::bigint is null or g.group_id = (select group_id from penstock.leases where id = %(lease)s))
  order by g.stream, g.group_name;
 
 -- name: group.create

@@ -62,6 +62,8 @@ select g.*, lane, cursor, total, last_lease, last_was_range, last_done, last_was
        (select min(o.expires_at) from json_each(candidates) j cross join penstock_leases o on o.id = j.value
          where o.outcome is null) as expires_at,
        exists (select 1 from penstock_returned where group_id = g.group_id) as has_returned,
+       (select min(low) from penstock_returned r
+         where r.group_id = g.group_id and r.lanes = g.lanes and r.lane = newest.lane) as returned_low,
        exists (select 1 from penstock_deliveries where group_id = g.group_id) as has_rows,
        exists (select 1 from penstock_deliveries indexed by penstock_deliveries_turn
                 where group_id = g.group_id and state <> 'PUBLISHED' and state <> 'DEAD'

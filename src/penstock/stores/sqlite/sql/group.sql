@@ -3,7 +3,7 @@
 select group_id from penstock_groups where stream = :stream and group_name = :group_name;
 
 -- name: group.find
--- The groups of a stream (or of the log), or one of them; each with its bindings in order.
+-- The groups of a stream (or of the log), or one of them, or that of a lease; each with its bindings in order.
 select g.*, (select json_group_array(json_object(
                       'id', b.id, 'from_offset', b.from_offset, 'types', json(b.types), 'type_regex', b.type_regex,
                       'headers', b.headers))
@@ -12,6 +12,7 @@ select g.*, (select json_group_array(json_object(
        (select l.expires_at from penstock_leases l where l.id = c.probe and l.outcome is null) as probe_expires_at
   from penstock_groups g left join penstock_circuits c on c.group_id = g.group_id
  where (:stream is null or g.stream = :stream) and (:group_name is null or g.group_name = :group_name)
+   and (:lease is null or g.group_id = (select group_id from penstock_leases where id = :lease))
  order by g.stream, g.group_name;
 
 -- name: group.create

@@ -1,6 +1,6 @@
 """PGQueuer, as its documentation has it: asyncpg, uvloop, batches of 1,000. Runs in the peers' own environment.
 
-`install URL` · `load URL COUNT` · `drain URL` · `produce URL COUNT PAUSE` · `work URL FILE` (until it
+`install URL` · `load URL COUNT` · `drain URL MOST` · `produce URL COUNT PAUSE` · `work URL FILE` (until it
 is killed; notes how many seconds each job took from the call that stored it to the start of its handler).
 """
 
@@ -62,22 +62,26 @@ async def work(url: str, file: str) -> None:
     await queuer.run(dequeue_timeout=timedelta(seconds=30), batch_size=BATCH)
 
 
-async def drain(url: str) -> None:
-    """Handle all there is; prints how many, and when the first began and the last had ended."""
+async def drain(url: str, most: int) -> None:
+    """Handle so many of what there is; prints when the first began and the last had ended."""
     connection = await asyncpg.connect(url)
     queuer = PgQueuer(AsyncpgDriver(connection))
-    done, first = 0, 0.0
+    done, first, last = 0, 0.0, 0.0
 
     @queuer.entrypoint(ENTRYPOINT)
     async def handle(job: Job) -> None:
-        nonlocal done, first
+        nonlocal done, first, last
         first = first or time.time()
         assert job.payload is not None
         json.loads(job.payload)
         done += 1
+        if done == most:
+            last = time.time()
+            queuer.shutdown.set()
 
     await queuer.run(dequeue_timeout=timedelta(seconds=30), batch_size=BATCH, mode=QueueExecutionMode.drain)
-    print(done, first or time.time(), time.time())
+    assert done >= most, (done, most)
+    print(first, last)
 
 
 def main(verb: str, url: str, *rest: str) -> None:
@@ -85,7 +89,7 @@ def main(verb: str, url: str, *rest: str) -> None:
         "install": lambda: install(url),
         "load": lambda: load(url, int(rest[0])),
         "produce": lambda: produce(url, int(rest[0]), float(rest[1])),
-        "drain": lambda: drain(url),
+        "drain": lambda: drain(url, int(rest[0])),
         "work": lambda: work(url, rest[0]),
     }
     uvloop.run(todo[verb]())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -139,3 +142,43 @@ def test_a_claimers_look_shows_all_that_a_group_has(log: penstock.Log) -> None:
         found = tx.one("group.find", stream="orders", group_name="g", lease=None)
         (lane,) = tx.look("claim.look", stream="orders", group_name="g")
         assert found is not None and set(found._fields) <= set(lane._fields)
+
+
+@pytest.mark.shows("K40", "K42")
+def test_who_waits_for_a_group_that_is_made_anew_gets_the_new_one_or_hears_that_it_is_gone(log: penstock.Log) -> None:
+    """Never the new one without its turn. Claimers and an operator wait for a group that another one makes anew."""
+    log.append("orders", {}, type="t")
+    log.create_group("orders", "g")
+    over, refused, done = threading.Event(), list[penstock.PenstockError](), Counter[str]()
+
+    def again_and_again(name: str, call: Callable[[], object]) -> None:
+        while not over.is_set():
+            try:
+                call()
+            except penstock.PenstockError as error:
+                if error.code != "unknown_group":
+                    refused.append(error)
+            else:
+                done[name] += 1
+
+    def claim() -> None:
+        if (lease := log.claim("orders", "g", limit=1, claimed_by="w")) is not None:
+            lease.release()
+
+    verbs = {"claim": claim, "again": claim, "pause": lambda: log.pause("orders", "g", by="me")}
+    threads = [threading.Thread(target=again_and_again, args=pair) for pair in verbs.items()]
+    for thread in threads:
+        thread.start()
+    made = 0
+    while made < 40 or not done.keys() >= verbs.keys():
+        try:
+            log.delete_group("orders", "g")
+        except penstock.PenstockError as error:
+            assert error.code == "in_flight"
+            continue
+        log.create_group("orders", "g")
+        made += 1
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert refused == []

@@ -185,6 +185,35 @@ def test_a_server_that_restarts(end: str, caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.shows("K42")
+def test_sessions_that_ended_while_they_were_idle_cost_no_wait(
+    postgres_log_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that restarts ends every session of a pool. The next call finds them out one after the other, and waits
+    for nothing: it has less patience here than a wait behind each of them would take."""
+    monkeypatch.setattr("penstock.stores.postgres.store.BUSY_SECONDS", 2.0)
+    with penstock.open(postgres_log_url) as log:
+        together = threading.Barrier(6)
+
+        def hold() -> None:
+            with log.store.transaction() as tx:  # type: ignore[attr-defined]
+                tx.now()
+                together.wait(PATIENCE)
+
+        threads = [threading.Thread(target=hold) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        name = postgres_log_url.rpartition("/")[2]
+        ending = "select count(pg_terminate_backend(pid, 10000)) from pg_stat_activity where datname = %s"
+        with psycopg.connect(postgres_log_url.replace(name, "postgres"), autocommit=True) as server:
+            ended = server.execute(ending, (name,)).fetchone()
+        assert ended is not None and ended[0] >= 6
+        log.append("orders", {}, type="t")
+        assert log.stats("orders").streams[0].events == 1
+
+
+@pytest.mark.shows("K42")
 def test_a_server_that_takes_no_writes(
     postgres_log: penstock.Log, postgres_log_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

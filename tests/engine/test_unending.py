@@ -15,7 +15,7 @@ from penstock.engine.local import LocalEngine
 from penstock.engine.watch import Watch
 from penstock.engine.work import Work
 from tests.conformance.helpers import orders
-from tests.engine import dies_while_loading, handlers, odd_reports
+from tests.engine import dies_while_loading, handlers, odd_exceptions, odd_reports
 from tests.engine.driving import PATIENCE, done, drain, make_done, subscription
 from tests.engine.test_deaths import PATIENT, append, claimed, emitted, every_call_has_its_own_attempt
 from tests.engine.waiting import until
@@ -64,6 +64,20 @@ def test_a_group_that_is_deleted_ends_no_engine(
         engine.stop()
         assert engine.wait(PATIENCE)
     assert caplog.text.count("the group was deleted") == 1
+
+
+@pytest.mark.shows("K42", "K45")
+@pytest.mark.parametrize("isolation", ["inline", "process"])
+def test_an_exception_of_any_class_is_the_outcome_of_its_own_event(log: penstock.Log, isolation: str) -> None:
+    count = len(odd_exceptions.ALL)
+    log.append_many("orders", [{"payload": {"which": n if n < count else None}, "type": "t"} for n in range(2 * count)])
+    retry = penstock.Retry(max_attempts=2, base_seconds=0, jitter=0)
+    drain(log, subscription(odd_exceptions.handle, isolation=isolation, retry=retry))
+    shown = log.deliveries("orders", "g", state="DEAD", limit=100)
+    assert {one.offset for one in shown} == set(range(1, count + 1))
+    assert all(one.failures == 2 and one.error_code != "process_died" for one in shown)
+    assert log.delivery("orders", "g", count).last_error == "busy"
+    assert published(log, "g") == count
 
 
 def published(log: penstock.Log, group: str) -> int:

@@ -18,11 +18,11 @@ from penstock.core.event import parse_event_id
 from penstock.core.events import Event
 from penstock.engine.context import Context
 from penstock.engine.marks import Mark
-from penstock.engine.running import Job, Runner, TimedOut, failure_of
+from penstock.engine.running import Job, Runner, TimedOut
 from penstock.engine.subscription import Handler, Subscription
 from penstock.engine.turns import Turns
 from penstock.errors import InvalidHandler, InvalidInput
-from penstock.log.handling import Permanent, Unavailable
+from penstock.log.handling import Permanent, Unavailable, failure_of, is_a
 
 Indexes = Sequence[int]
 
@@ -150,7 +150,7 @@ class BatchRunner(Runner):
                     answer = await (handler.function(events) if context is None else handler.function(events, context))
                 errors = _errors(job, indexes, answer)
             except BaseException as error:
-                late = isinstance(error, TimeoutError) and limit.expired()
+                late = is_a(error, TimeoutError) and limit.expired()
                 self._raised(job, indexes, TimedOut(self._policy.timeout_seconds) if late else error)
             else:
                 self._settle(job, indexes, errors, context)
@@ -195,7 +195,7 @@ class BatchRunner(Runner):
 
     def _raised(self, job: Job, indexes: Indexes, error: BaseException) -> None:
         """An event that was alone is to blame; several are suspects. A target that is down is nobody's fault."""
-        if len(indexes) == 1 or isinstance(error, Unavailable):
+        if len(indexes) == 1 or is_a(error, Unavailable):
             for index in indexes:
                 self._failed(job, index, error)
         else:
@@ -268,7 +268,7 @@ def _errors(job: Job, indexes: Indexes, answer: Any) -> dict[int, BaseException 
         event_id = name.event_id if isinstance(name, Event) else parse_event_id(name)
         if event_id not in known:
             raise InvalidHandler(f"A batch handler named the event {event_id}, which was not in its call.")
-        if error is not None and not isinstance(error, BaseException | str):
+        if error is not None and not issubclass(type(error), BaseException | str):
             raise InvalidHandler(f"An error is text or an exception, not {type(error).__name__}.")
         if error is not None:
             found[known[event_id]] = error

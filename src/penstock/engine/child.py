@@ -20,9 +20,10 @@ from penstock.core.lease import Failure
 from penstock.engine import wire
 from penstock.engine.batches import runner_for
 from penstock.engine.marks import Marks
-from penstock.engine.running import Job, Runner, failure_of
+from penstock.engine.running import Job, Runner
 from penstock.engine.state import LeaseState, Stored
 from penstock.engine.travelling import Travelling
+from penstock.log.handling import failure_of
 
 _PR_SET_PDEATHSIG = 1
 

@@ -14,11 +14,12 @@ from penstock.core.lease import DEATHS, Failure
 from penstock.engine.child import Begin, Chunk
 from penstock.engine.marks import Mark, Marks
 from penstock.engine.process import Died, HandlerProcess
-from penstock.engine.running import Report, TimedOut, failure_of
+from penstock.engine.running import Report, TimedOut
 from penstock.engine.subscription import Subscription
 from penstock.engine.travelling import travelling
 from penstock.engine.work import Work
 from penstock.errors import HandlerUnreachable
+from penstock.log.handling import failure_of
 
 logger = logging.getLogger("penstock")
 _TICK = 0.05  # seconds between two looks at a handler's time and memory

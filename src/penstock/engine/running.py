@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.core import codec, fingerprint
 from penstock.core.event import NewEvent
 from penstock.core.events import Event, Events
 from penstock.core.lease import Failure
@@ -20,7 +19,7 @@ from penstock.engine.state import KeyState, LeaseState, Missing, Written
 from penstock.engine.subscription import Handler, Subscription
 from penstock.engine.turns import Turns
 from penstock.errors import InvalidHandler
-from penstock.log.handling import Permanent, RetryLater, Unavailable
+from penstock.log.handling import Permanent, Unavailable, failure_of, is_a
 
 
 @dataclass(slots=True)
@@ -276,7 +275,7 @@ class Runner:
                 await (handler.function(event) if context is None else handler.function(event, context))
             self._done(job, index, context)
         except BaseException as error:
-            late = isinstance(error, TimeoutError) and limit.expired()
+            late = is_a(error, TimeoutError) and limit.expired()
             self._failed(job, index, TimedOut(self._policy.timeout_seconds) if late else error)
 
     # --- outcomes ------------------------------------------------------------------------------------------------
@@ -329,12 +328,12 @@ class Runner:
     def _failed(self, job: Job, index: int, error: BaseException | str) -> None:
         place = job.base + index
         self._unresolved(job, index)
-        if isinstance(error, Unavailable):
+        if is_a(error, Unavailable):
             job.report.unavailable = failure_of(error)
             job.marks.events[place] = Mark.BACK
             job.marks.stop[0] = 1  # no use in trying the others
             return
-        which = job.report.dead if isinstance(error, Permanent) else job.report.failed
+        which = job.report.dead if is_a(error, Permanent) else job.report.failed
         which[place] = failure_of(error)
         job.marks.events[place] = Mark.FAILED
 
@@ -354,10 +353,3 @@ class TimedOut(Exception):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"timed_out: no answer within {seconds:g} s")
-
-
-def failure_of(error: BaseException | str) -> Failure:
-    """Why an event did not succeed, in words that can be stored."""
-    if isinstance(error, str):
-        return fingerprint.of_text(codec.error_code(error), codec.error_text(error))
-    return fingerprint.of_exception(error, error.after_seconds if isinstance(error, RetryLater) else None)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from penstock.core import codec, fingerprint
+from penstock.core.lease import Failure
 from penstock.core.limits import LEASE_SECONDS_MOST
 from penstock.errors import InvalidInput
+
+_LATEST = LEASE_SECONDS_MOST * 52
 
 
 class Permanent(Exception):
@@ -13,18 +19,39 @@ class Permanent(Exception):
 class RetryLater(Exception):
     """Try again after so many seconds, whatever the backoff says."""
 
+    after_seconds: float | None = None  # for a class that does not call this one's __init__: as the backoff says
+
     def __init__(self, after_seconds: float, message: str = "retry later") -> None:
-        number = isinstance(after_seconds, int | float) and not isinstance(after_seconds, bool)
-        if not number or not 0 <= after_seconds <= LEASE_SECONDS_MOST * 52:
+        if not _can_wait(after_seconds):
             raise InvalidInput(
                 f"after_seconds must be a number between 0 and a year of seconds, not {after_seconds!r}."
             )
         super().__init__(message)
         self.after_seconds = after_seconds if type(after_seconds) is int else float(after_seconds)
 
-    def __reduce__(self) -> tuple[type[RetryLater], tuple[float, str]]:
+    def __reduce__(self) -> tuple[type[RetryLater], tuple[float | None, str]]:
         return RetryLater, (self.after_seconds, str(self))
 
 
 class Unavailable(Exception):
     """The target is down: nobody's fault, so no failure is counted and the rest of the lease goes back."""
+
+
+def _can_wait(seconds: Any) -> bool:
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds <= _LATEST
+
+
+def failure_of(error: Any) -> Failure:
+    """Why an event did not succeed, in words that can be stored: a text, or what was raised, however odd its class."""
+    if not is_a(error, BaseException):
+        return fingerprint.of_text(codec.error_code(error), codec.error_text(error))
+    try:
+        after = error.after_seconds if is_a(error, RetryLater) else None
+        return fingerprint.of_exception(error, after if _can_wait(after) else None)
+    except BaseException:  # of the user's properties and metaclasses
+        return fingerprint.of_text("indescribable", "an exception that cannot be described")
+
+
+def is_a(error: Any, kind: type[BaseException]) -> bool:
+    """As isinstance, which would ask the object itself, too: its answer may be an exception."""
+    return issubclass(type(error), kind)

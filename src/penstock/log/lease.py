@@ -9,14 +9,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.core import codec, fingerprint, limits
+from penstock.core import limits
 from penstock.core.columns import Columns
 from penstock.core.event import parse_event_id
 from penstock.core.events import Claimed, Event, Events
-from penstock.core.lease import Effects, Failure, LeaseRow, Settled, Settlement, split_released
+from penstock.core.lease import Effects, LeaseRow, Settled, Settlement, split_released
 from penstock.errors import InvalidInput, NotInLease
 from penstock.log import checking
-from penstock.log.handling import Permanent, RetryLater
+from penstock.log.handling import Permanent, failure_of, is_a
 
 if TYPE_CHECKING:
     from penstock.log.log import Log
@@ -129,19 +129,19 @@ class Lease:
             return self._log.settle(self.id, self.token, Settlement(upto=self._row.high, versions=self._versions))
         back = {self._offset(one) for one in released}
         failing = {self._offset(one): error for one, error in (failed or {}).items()}
-        burying = {self._offset(one): _failure(error) for one, error in (dead or {}).items()}
-        burying |= {offset: _failure(error) for offset, error in failing.items() if isinstance(error, Permanent)}
+        burying = {self._offset(one): failure_of(error) for one, error in (dead or {}).items()}
+        burying |= {offset: failure_of(error) for offset, error in failing.items() if is_a(error, Permanent)}
         if len(back) + len(failing) + len(dead or {}) != len(back | failing.keys() | burying.keys()):
             raise NotInLease("An event is named with two outcomes.")
         checking.seconds(due_after_seconds, "due_after_seconds")
         upto, back = self.split(back, failing.keys() | burying.keys())
         settlement = Settlement(
-            failed={o: _failure(error) for o, error in failing.items() if o not in burying},
+            failed={o: failure_of(error) for o, error in failing.items() if o not in burying},
             dead=burying,
             released=frozenset(back),
             upto=upto,
             due_after_seconds=due_after_seconds,
-            unavailable=None if unavailable is None else _failure(unavailable),
+            unavailable=None if unavailable is None else failure_of(unavailable),
             effects=_effects({"state": state or {}, "emit": emit, "execute": execute}),
             event_effects={self._offset(one): _effects(given) for one, given in (effects or {}).items()},
         )
@@ -185,12 +185,6 @@ class Lease:
         if offset is None:
             raise NotInLease(f"{one} is not in lease {self.id}.")
         return offset
-
-
-def _failure(error: Any) -> Failure:
-    if not isinstance(error, BaseException):
-        return fingerprint.of_text(codec.error_code(error), codec.error_text(error))
-    return fingerprint.of_exception(error, error.after_seconds if isinstance(error, RetryLater) else None)
 
 
 def _effects(given: Mapping[str, Any]) -> Effects:

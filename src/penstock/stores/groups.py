@@ -101,8 +101,11 @@ def unknown(stream: str, group_name: str) -> UnknownGroup:
 
 def locked(tx: Transaction, stream: str, group_name: str) -> Group:
     """The group as it is once this transaction alone may claim for it or operate on it."""
-    tx.one("group.lock", stream=stream, group_name=group_name)
-    return get(tx, stream, group_name)  # in a later statement: what the last holder of the lock left behind
+    while True:
+        turn = tx.one("group.lock", stream=stream, group_name=group_name)
+        group = get(tx, stream, group_name)  # in a later statement: what the last holder of the lock left behind
+        if turn is not None and turn.group_id == group.group_id:  # and not one that was made anew while we waited
+            return group
 
 
 def every(tx: Transaction, stream: str | None = None, group_name: str | None = None) -> list[Group]:

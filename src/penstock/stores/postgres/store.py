@@ -6,7 +6,6 @@ LISTEN on pooled connections.
 
 from __future__ import annotations
 
-import select
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -24,7 +23,7 @@ from penstock.errors import CommitUnknown, InvalidUrl, MissingDependency, StoreC
 from penstock.stores import blocks
 from penstock.stores.base import StatementHook
 from penstock.stores.clock import Clock
-from penstock.stores.waking import Seldom
+from penstock.stores.waking import Seldom, readable
 
 try:
     import psycopg
@@ -38,6 +37,8 @@ try:
     from penstock.stores.postgres.transaction import HAVE_SETTINGS, PostgresTransaction, channel_of, sendable
 except ImportError as error:  # pragma: no cover - shown by the packaging test
     raise MissingDependency("PostgreSQL needs psycopg: pip install 'penstock[postgres]'.") from error
+
+Pool = ConnectionPool[psycopg.Connection[Any]]
 
 # What is claimed must lie below the horizon, so every statement sees what committed before it. What is only looked at
 # is of one moment: counts that are read one after the other would call finished what was claimed in between.
@@ -60,7 +61,7 @@ class PostgresStore:
         self.clock = clock
         self.hook = hook
         self.blocks: Mapping[str, str] = blocks.load("postgres", self.schema)
-        self._pool: ConnectionPool[psycopg.Connection[Any]] | None = ConnectionPool(
+        self._pool: Pool | None = ConnectionPool(
             self.libpq_url,
             min_size=0,
             max_size=pool_size,
@@ -68,7 +69,6 @@ class PostgresStore:
             timeout=BUSY_SECONDS,
             kwargs={"prepare_threshold": None, "application_name": "penstock", "connect_timeout": 10},
             configure=_prepare,
-            check=_check,
         )
         self._opened = False
         self._identity: tuple[int, ...] | None = None
@@ -83,15 +83,29 @@ class PostgresStore:
         """A connection of the pool, outside any transaction; what goes wrong on it gets a name."""
         pool = self._open_pool()
         with faults.named(self.safe_url, self.schema):
+            connection = self._take(pool)
             try:
-                with pool.connection() as connection:
+                with connection:
                     if connection.isolation_level is not _WRITING:
                         connection.isolation_level = _WRITING
                     if connection.autocommit:
                         connection.autocommit = False
                     yield connection
-            except PoolTimeout as error:
-                raise self._none_free() from error
+            finally:
+                pool.putconn(connection)
+
+    def _take(self, pool: Pool) -> psycopg.Connection[Any]:
+        """A connection on which the server has not spoken unasked: that would be the end of its session. No round trip.
+
+        (The pool's own check sleeps ever longer with every connection that it finds ended.)
+        """
+        try:
+            while not _lives(connection := pool.getconn()):
+                connection.close()
+                pool.putconn(connection)
+        except PoolTimeout as error:
+            raise self._none_free() from error
+        return connection
 
     def only(self, block: str, **params: Any) -> Sequence[Sequence[Any]]:
         """Without BEGIN and COMMIT. Single events are appended, claimed and settled this way, where every call counts:
@@ -102,7 +116,7 @@ class PostgresStore:
                 return tx.finish(block, **params)[0]
         pool = self._open_pool()
         try:
-            connection = pool.getconn()
+            connection = self._take(pool)
             try:
                 if not connection.autocommit:
                     connection.autocommit = True
@@ -110,8 +124,6 @@ class PostgresStore:
                 return self._execute(connection, block, params)
             finally:
                 pool.putconn(connection)
-        except PoolTimeout as error:
-            raise self._none_free() from error
         except faults.DRIVERS as error:
             found = faults.meaning(error, self.safe_url, self.schema)
             if found is None:
@@ -128,7 +140,7 @@ class PostgresStore:
                 raise CommitUnknown from error
             raise
 
-    def _open_pool(self) -> ConnectionPool[psycopg.Connection[Any]]:
+    def _open_pool(self) -> Pool:
         """Fail at once, not after the pool's patience, if the database cannot be reached."""
         if self._pool is None:
             raise StoreClosed
@@ -303,11 +315,8 @@ class PostgresStore:
         self._arrow.close()
 
 
-def _check(connection: psycopg.Connection[Any]) -> None:
-    """Refuse a pooled connection on which the server has spoken unasked: it has ended the session. No round trip."""
-    if select.select([connection.fileno()], [], [], 0)[0]:
-        connection.close()
-        raise psycopg.OperationalError("the server has ended the session")
+def _lives(connection: psycopg.Connection[Any]) -> bool:
+    return not connection.closed and not readable([connection.fileno()], 0)
 
 
 def _prepare(connection: psycopg.Connection[Any]) -> None:

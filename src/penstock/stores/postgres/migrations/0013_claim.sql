@@ -65,6 +65,21 @@ begin
   return clock_timestamp();
 end $$;
 
+-- Take the turn of a group, and say which group it was: whoever waited may find that it was deleted, and another one made
+-- under its name. Null if there is none.
+create or replace function penstock.take_turn(a_stream text, a_group text) returns integer
+language plpgsql as $$
+declare
+  taken integer;
+begin
+  loop
+    select l.group_id into taken from penstock.groups one join penstock.group_locks l on l.group_id = one.group_id
+     where one.stream = a_stream and one.group_name = a_group for update of l;
+    exit when found or not exists (select 1 from penstock.groups where stream = a_stream and group_name = a_group);
+  end loop;
+  return taken;
+end $$;
+
 -- The first step of a claim, as a function, because a session plans its statements once: take the group's turn, then, in
 -- later statements that see what the last holder left behind, the last value of the sequence, and behind it the announced
 -- bounds; then the group with its bindings and every lane as the claimer finds it: the cursor, the newest lease and those
@@ -80,19 +95,20 @@ returns table (group_id integer, stream text, group_name text, ordering text, ke
                rewinds integer, rewound_upto bigint, paused boolean, pause_reason text, created_at timestamptz, bindings text,
                circuit_opened_at timestamptz, delay_seconds double precision, probe_at timestamptz, last_error text,
                error_code text, probe bigint, probe_expires_at timestamptz,
-               lane integer, cursor bigint, total bigint, last_lease bigint, last_was_range boolean, last_done integer, last_was_clean boolean,
-               open_ids bigint[], expired_ids bigint[], expires_at timestamptz, has_returned boolean,
-               returned_low bigint, has_rows boolean, rows_wait boolean, has_dated boolean, last bigint, bounds bigint[], looked_at timestamptz)
+               lane integer, cursor bigint, total bigint, last_lease bigint, last_was_range boolean,
+               last_done integer, last_was_clean boolean, open_ids bigint[], expired_ids bigint[], expires_at timestamptz,
+               has_returned boolean, returned_low bigint, has_rows boolean, rows_wait boolean, has_dated boolean,
+               last bigint, bounds bigint[], looked_at timestamptz)
 language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
+  mine   integer;
   g      record;
   last   bigint;
   bounds bigint[];
 begin
   perform penstock.settings();
-  perform 1 from penstock.groups one join penstock.group_locks l on l.group_id = one.group_id
-    where one.stream = a_stream and one.group_name = a_group for update of l;
+  mine := penstock.take_turn(a_stream, a_group);
   -- From here on every statement finds its events and rows in the order of an index and stops when it has enough. Left to
   -- itself the planner takes a stream for a small part of the log, and reads and sorts all that waits.
   perform set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true);
@@ -103,7 +119,7 @@ begin
          c.opened_at as circuit_opened_at, c.delay_seconds, c.probe_at, c.last_error, c.error_code, c.probe,
          (select p.expires_at from penstock.leases p where p.id = c.probe and p.outcome is null) as probe_expires_at
     into g from penstock.groups one left join penstock.circuits c on c.group_id = one.group_id
-   where one.stream = a_stream and one.group_name = a_group;
+   where one.group_id = mine;
   if not found then
     return;
   end if;
@@ -167,6 +183,7 @@ returns table (id bigint, token bigint, group_id integer, binding bigint, low bi
 language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off set lock_timeout = '30s' set jit = off as $$
 #variable_conflict use_column
 declare
+  mine  integer;
   g     record;
   lease bigint;
   n     integer;
@@ -174,8 +191,7 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     return;
   end if;
-  perform 1 from penstock.groups one join penstock.group_locks l on l.group_id = one.group_id
-    where one.stream = a_stream and one.group_name = a_group for update of l;
+  mine := penstock.take_turn(a_stream, a_group);
   select case when is_called then last_value else 0 end into last from penstock.events_offset_seq;
   horizon := least(last, (select min(penstock.unfolded(bound, last)) from penstock.announced() bound));
   at := coalesce(at, clock_timestamp());
@@ -192,7 +208,7 @@ begin
                         order by f.id desc limit 1) n on true
     left join lateral (select array_agg(x.id order by x.id) as ids, bool_or(x.expires_at <= at) as expired
                          from penstock.leases x where x.id = any(n.ids) and x.outcome is null) o on true
-   where one.stream = a_stream and one.group_name = a_group and one.lanes = 1 and not one.paused
+   where one.group_id = mine and one.lanes = 1 and not one.paused
      and b.type_regex is null and b.headers is null
      and not exists (select 1 from penstock.bindings two where two.group_id = one.group_id and two.id <> b.id)
      and not exists (select 1 from penstock.circuits c where c.group_id = one.group_id)

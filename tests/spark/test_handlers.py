@@ -153,7 +153,7 @@ def test_more_groups_than_slots_all_get_their_turn(spark: Any, log: penstock.Log
 def test_a_group_that_is_deleted_ends_no_run(spark: Any, log: penstock.Log) -> None:
     """Its slices wait for a new one; the other groups go on."""
     both = [subscription(handlers.plain, group=name) for name in ("g", "h")]
-    with running(spark, log, *both):
+    with running(spark, log, *both) as engine:
         log.append("orders", {}, type="t")
         until(lambda: published(log, "g") == published(log, "h") == 1)
         log.delete_group("orders", "g")
@@ -161,6 +161,7 @@ def test_a_group_that_is_deleted_ends_no_run(spark: Any, log: penstock.Log) -> N
         until(lambda: published(log, "h") == 2)
         log.create_group("orders", "g")
         until(lambda: published(log, "g") == 2)
+        assert not engine.wait(0), "it ended by itself"
 
 
 def published(log: penstock.Log, group: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 from psycopg import errors
@@ -84,9 +85,11 @@ def meaning(error: Exception, where: str, schema: str) -> Exception | None:
     return None if law is None else law(str(error.diag.message_primary))
 
 
-def is_certain(error: BaseException) -> bool:
-    """Whether the server itself said at a COMMIT that there was none, before it ended the session."""
-    return isinstance(error, errors.IdleInTransactionSessionTimeout)
+def leaves_it_open(connection: psycopg.Connection[Any], error: psycopg.Error) -> bool:
+    """Whether nobody knows if a COMMIT happened: the connection broke at it, and the server did not say before that the
+    session, and the transaction with it, had ended."""
+    gone = connection.broken or connection.closed
+    return gone and not isinstance(error, errors.IdleInTransactionSessionTimeout)
 
 
 def words(error: BaseException) -> str:

@@ -135,8 +135,8 @@ class PostgresStore:
     ) -> list[tuple[Any, ...]]:
         try:
             return connection.cursor(binary=True).execute(self.blocks[block], params, prepare=False).fetchall()
-        except psycopg.OperationalError as error:
-            if connection.broken or connection.closed:
+        except psycopg.Error as error:
+            if faults.leaves_it_open(connection, error):
                 raise CommitUnknown from error
             raise
 
@@ -198,7 +198,7 @@ class PostgresStore:
         try:
             connection.commit()
         except psycopg.Error as error:
-            if (connection.broken or connection.closed) and not faults.is_certain(error):
+            if faults.leaves_it_open(connection, error):
                 raise CommitUnknown from error
             raise
         if self.hook is not None:

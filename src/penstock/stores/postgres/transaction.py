@@ -94,8 +94,8 @@ class PostgresTransaction:
                         cursor.execute(self._store.blocks[block], sendable(params), prepare=False)
                     if commit:
                         self._raw.execute("commit", prepare=False)
-            except psycopg.OperationalError as error:
-                if commit and (self._raw.broken or self._raw.closed) and not faults.is_certain(error):
+            except psycopg.Error as error:
+                if commit and faults.leaves_it_open(self._raw, error):
                     raise CommitUnknown from error
                 raise
         if settings is not None:

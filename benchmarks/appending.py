@@ -10,7 +10,7 @@ from penstock.core.codec import encode_payload
 from penstock.core.lanes import bucket_of
 from penstock.log import appending
 from penstock.log.ids import uuid7
-from penstock.stores.postgres.appending import copy_chunks
+from penstock.stores.postgres.bulk import copy_chunks
 from tests.support.postgres_server import PostgresServer
 
 BATCH = 10_000

@@ -16,9 +16,9 @@ import penstock
 from benchmarks import handlers
 from benchmarks.claiming import fill
 from benchmarks.measuring import Figure, overall, seconds
-from penstock.engine.declaring import declare
-from penstock.engine.local import LocalEngine
-from penstock.engine.subscription import Policy, Subscription, handler_of
+from penstock.declare.groups import declare
+from penstock.declare.subscription import Policy, Subscription, handler_of
+from penstock.engine.local.engine import LocalEngine
 from tests.support.postgres_server import PostgresServer
 
 EVENTS = {"orders": 300_000, "few": 40_000, "waits": 10_000, "lost": 1_000}

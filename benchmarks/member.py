@@ -9,7 +9,7 @@ import orjson
 
 import penstock
 from benchmarks.engine import subscribed
-from penstock.engine.local import LocalEngine
+from penstock.engine.local.engine import LocalEngine
 
 
 def main() -> None:

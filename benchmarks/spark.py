@@ -17,9 +17,9 @@ from benchmarks.claiming import fill
 from benchmarks.engine import ratio, subscribed
 from benchmarks.handlers import WARM
 from benchmarks.measuring import Figure, overall, seconds
-from penstock.engine.pipeline import Pipeline
+from penstock.declare.pipeline import Pipeline
 from penstock.spark import register
-from penstock.spark.engine import SparkEngine
+from penstock.spark.handlers.engine import SparkEngine
 from penstock.spark.session import make_session
 from tests.support.postgres_server import PostgresServer
 

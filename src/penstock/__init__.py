@@ -2,14 +2,15 @@
 
 from penstock import sinks, spark
 from penstock.app import App
+from penstock.core.batch import Event
 from penstock.core.delivery import State
 from penstock.core.event import Appended, AppendedMany, event_id
-from penstock.core.events import Event
 from penstock.core.lease import Settled
 from penstock.core.retry import Retry
-from penstock.engine.batches import BatchContext
-from penstock.engine.context import Context
-from penstock.engine.running_app import Outcome
+from penstock.core.signals import Permanent, RetryLater, Unavailable
+from penstock.engine.foreground import Outcome
+from penstock.engine.handlers.batch import BatchContext
+from penstock.engine.handlers.context import Context
 from penstock.errors import (
     AppendOnly,
     AppNotFound,
@@ -53,11 +54,10 @@ from penstock.errors import (
     UnknownGroup,
     UnknownReader,
 )
-from penstock.log.handling import Permanent, RetryLater, Unavailable
+from penstock.log.keyed_state import WithTtl
 from penstock.log.lease import Lease
 from penstock.log.log import Log, Moved
-from penstock.log.opening import open_log as open  # the name users type
-from penstock.stores.keyed_state import WithTtl
+from penstock.log.open import open_log as open  # the name users type
 
 __all__ = [
     "App",

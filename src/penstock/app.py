@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 from penstock.core import limits
 from penstock.core.event import check_name
 from penstock.core.retry import Retry
-from penstock.engine.finding import being_loaded, reference_of
-from penstock.engine.members import check_processes, run_members
-from penstock.engine.pipeline import Pipeline, Sink, check_local
-from penstock.engine.running_app import Outcome, run_local
-from penstock.engine.subscription import Function, Policy, Subscription, handler_of
+from penstock.declare.locate import being_loaded, reference_of
+from penstock.declare.pipeline import Pipeline, Sink, check_local
+from penstock.declare.subscription import Function, Policy, Subscription, handler_of
+from penstock.engine.foreground import Outcome, run_local
+from penstock.engine.local.pool import check_processes, run_members
 from penstock.errors import AppNotFound, InvalidInput, PolicyConflict, UnknownGroup
 from penstock.log.log import Log
-from penstock.log.opening import open_log
+from penstock.log.open import open_log
 
 F = TypeVar("F", bound=Function)
 
@@ -192,7 +192,7 @@ class App:
         if engine == "spark":
             if processes > 1:
                 raise InvalidInput("processes belongs to the local engine: Spark has slots.")
-            from penstock.spark.running import run_spark  # Spark is loaded when it is wanted
+            from penstock.spark.run import run_spark  # Spark is loaded when it is wanted
 
             with self.open() as log:
                 return run_spark(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from penstock.core.event import check_name
-from penstock.engine.pipeline import Sink
-from penstock.engine.subscription import Function
+from penstock.declare.pipeline import Sink
+from penstock.declare.subscription import Function
 from penstock.errors import InvalidPipeline
 
 __all__ = ["ForeachBatch", "Parquet", "Sink", "Stream", "Table"]

@@ -10,8 +10,8 @@ import pyarrow
 import pytest
 
 import penstock
+from penstock.core.batch import Events
 from penstock.core.columns import ArrowColumns, RowColumns, unpack
-from penstock.core.events import Events
 from penstock.errors import StoreUnavailable
 from penstock.stores.postgres import arrow
 

@@ -219,7 +219,7 @@ def test_a_changed_binding_holds_forward_only(log: penstock.Log) -> None:
 def test_a_rare_match_is_found_in_bounded_steps(log: penstock.Log) -> None:
     from penstock.core import limits
     from penstock.core.lease import Passed
-    from penstock.stores import claim
+    from penstock.log import claim
 
     for _ in range(6):
         log.append_many("orders", [{"payload": {}, "type": "noise"}] * 20_000)
@@ -228,7 +228,7 @@ def test_a_rare_match_is_found_in_bounded_steps(log: penstock.Log) -> None:
     steps = 0
     while True:
         with log.store.transaction() as tx:
-            found = claim.claim(tx, "orders", "g", 100, "w")
+            found = claim.claim_in(tx, "orders", "g", 100, "w")
         if not isinstance(found, Passed):
             break
         steps += 1

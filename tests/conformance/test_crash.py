@@ -52,7 +52,7 @@ def do_release(log: penstock.Log, group: str, lease: penstock.Lease | None) -> N
 
 
 def do_reap(log: penstock.Log, group: str, lease: penstock.Lease | None) -> None:
-    from penstock.stores import reap
+    from penstock.log import reap
 
     with log.store.transaction() as tx:
         reap.reap_group(tx, "orders", group)

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import penstock
-from penstock.stores import inspect, tally
+from penstock.log import deliveries, tally
 from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.testing import VirtualClock
 
@@ -27,7 +27,7 @@ def test_every_filter_and_page_finds_what_one_look_at_all_finds(
     log, dice = clocked, random.Random(seed)
     monkeypatch.setattr(tally, "TALLY_EVERY", 16)
     monkeypatch.setattr(tally, "TALLY_GROWTH", 16)
-    monkeypatch.setattr(inspect, "_WINDOW", 8)
+    monkeypatch.setattr(deliveries, "_WINDOW", 8)
     log.create_group("s", "g", ordering=dice.choice([None, "key"]))
     began = clock.now()
     for _ in range(12):
@@ -40,10 +40,10 @@ def test_every_filter_and_page_finds_what_one_look_at_all_finds(
             lease.settle(failed=dict.fromkeys(ids[:2], "no"), dead=dict.fromkeys(ids[2:3], "bad"))
         clock.advance(dice.choice([0, 5, 60]))
         log.reap()
-    monkeypatch.setattr(inspect, "_WINDOW", 10_000)
+    monkeypatch.setattr(deliveries, "_WINDOW", 10_000)
     whole = log.deliveries("s", "g", limit=10_000)
     assert {one.event_id for one in whole} == {event.event_id for event in log.read("s", limit=10_000)}
-    monkeypatch.setattr(inspect, "_WINDOW", 4)
+    monkeypatch.setattr(deliveries, "_WINDOW", 4)
     middle = whole[len(whole) // 2].created_at
     for state in (None, "PENDING", "CLAIMED", "PUBLISHED", "DEAD"):
         for kind in (None, "a", "rare", "none"):

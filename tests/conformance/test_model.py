@@ -23,10 +23,10 @@ from hypothesis.stateful import (
 import penstock
 from penstock.core.delivery import Reason
 from penstock.core.lease import Effects, Failure, Settlement
-from penstock.core.model import GroupModel, ModelEvent, ModelLease
 from penstock.errors import IllegalTransition, InFlight, LeaseLost
-from penstock.stores import guard
 from penstock.testing import VirtualClock
+from penstock.log import crash_guard
+from penstock.testing.model import GroupModel, ModelEvent, ModelLease
 
 GROUP = "g"
 KEYS = [None, "a", "a", "b", "c"]
@@ -211,7 +211,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         assert self._reaped() == self.model.reap()
 
     def _reaped(self) -> int:
-        from penstock.stores import reap
+        from penstock.log import reap
 
         with self.log.store.transaction() as tx:
             return reap.reap_group(tx, self.stream, GROUP)
@@ -330,7 +330,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
 @pytest.mark.shows("X01", "K05", "K06", "K07", "K13", "K15", "K25")
 @pytest.mark.timeout(300)
 def test_store_against_model(clocked: penstock.Log, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "SOLO_DEATHS", 10**6)  # the model has no crash-loop guard
+    monkeypatch.setattr(crash_guard, "SOLO_DEATHS", 10**6)  # the model has no crash-loop guard
 
     class Machine(StoreAgainstModel):
         log = clocked

@@ -11,8 +11,8 @@ import pytest
 
 import penstock
 from penstock.core import limits
-from penstock.stores import tally
-from penstock.stores.runs import NewRun
+from penstock.log import tally
+from penstock.log.run_rows import NewRun
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import drain, orders, raw, states
 from tests.conformance.test_stats import check

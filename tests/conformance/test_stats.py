@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import penstock
-from penstock.stores import tally
+from penstock.log import tally
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import drain, orders, raw
 from tests.support.logs import MakeLog

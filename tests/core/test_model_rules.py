@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.core.delivery import Reason, State
-from penstock.core.model import GroupModel, ModelEvent, ModelLease
 from penstock.core.retry import Retry
 from penstock.errors import IllegalTransition, InFlight, LeaseLost
+from penstock.testing.model import GroupModel, ModelEvent, ModelLease
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 KEYS = [None, "a", "a", "b"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,60 +14,40 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.core import codec, lifecycle
-from penstock.core.delivery import Delivery, Reason, State
+from penstock.core.binding import check_pattern, globs_of, matches, regex_of
+from penstock.core.delivery import State
 from penstock.core.lanes import bucket_of, check_lanes, children, lane_of, slice_of
 from penstock.core.lease import cut, split_released
 from penstock.core.ordering import held_back
-from penstock.core.routing import check_pattern, globs_of, matches, regex_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-COMMANDS = [
-    lifecycle.Claim("w"),
-    lifecycle.Publish(),
-    lifecycle.Retry("e", "c", NOW),
-    lifecycle.Release(),
-    lifecycle.Bury("e", "c"),
-    lifecycle.Restart(Reason.REDRIVEN),
-    lifecycle.Restart(Reason.REPLAYED),
-]
-
-
-def in_state(state: State) -> Delivery:
-    claimed = Delivery(state=State.CLAIMED, attempts=1, claimed_at=NOW, claimed_by="w")
-    return {
-        State.PENDING: Delivery(),
-        State.CLAIMED: claimed,
-        State.PUBLISHED: lifecycle.transition(claimed, lifecycle.Publish(), NOW),
-        State.DEAD: lifecycle.transition(claimed, lifecycle.Bury("e", "c"), NOW),
-    }[state]
-
-
-@pytest.mark.shows("K05", "K06")
-def test_commands_make_the_six_transitions_and_no_other() -> None:
-    made = set()
-    for state in State:
-        for command in COMMANDS:
-            before = in_state(state)
-            try:
-                after = lifecycle.transition(before, command, NOW)
-            except penstock.IllegalTransition:
-                continue
-            made.add((state, after.state))
-            assert (after.state is State.CLAIMED) == (after.claimed_at is not None) == (after.claimed_by is not None)
-            assert (after.state is State.PUBLISHED) == (after.published_at is not None)
-            assert (after.state is State.DEAD) == (after.dead_at is not None)
-            if not isinstance(command, lifecycle.Restart):
-                assert after.attempts == before.attempts + isinstance(command, lifecycle.Claim)
-    assert made == lifecycle.TRANSITIONS and len(made) == 6
 
 
 @pytest.mark.shows("K05")
-def test_a_restart_begins_a_new_lifecycle() -> None:
-    published = replace(in_state(State.PUBLISHED), attempts=7, failures=2, replays=1)
-    again = lifecycle.transition(published, lifecycle.Restart(Reason.REPLAYED), NOW)
-    assert (again.attempts, again.failures, again.replays, again.published_at) == (0, 0, 2, None)
-    with pytest.raises(penstock.IllegalTransition):
-        lifecycle.transition(in_state(State.CLAIMED), lifecycle.Restart(Reason.REDRIVEN), NOW)
+def test_six_transitions_are_legal_and_no_other() -> None:
+    legal = set()
+    for before in State:
+        for after in State:
+            try:
+                lifecycle.require(before, after)
+            except penstock.IllegalTransition:
+                continue
+            legal.add((before, after))
+    assert legal == lifecycle.TRANSITIONS and len(legal) == 6
+
+
+@pytest.mark.shows("K12", "K13")
+def test_one_function_decides_between_a_retry_and_dead() -> None:
+    def decide(failures: int, **more: Any) -> datetime | None:
+        policy = penstock.Retry(max_attempts=3, base_seconds=2, factor=3, jitter=0, max_age_seconds=60)
+        return lifecycle.next_attempt(policy, failures, now=NOW, u=0.0, **{"created_at": NOW, **more})
+
+    assert decide(1) == NOW + timedelta(seconds=2) and decide(2) == NOW + timedelta(seconds=6)
+    assert decide(3) is None, "the third failure is the last"
+    assert decide(1, created_at=NOW - timedelta(seconds=60)) is None, "too old"
+    assert decide(1, created_at=None) == NOW + timedelta(seconds=2), "an age that nobody asked for"
+    assert decide(2, retry_after_seconds=0.5) == NOW + timedelta(seconds=0.5), "the handler's own wish"
+    assert decide(3, retry_after_seconds=0.5) is None, "which does not extend the budget"
 
 
 @pytest.mark.shows("K12")

@@ -7,7 +7,7 @@ from typing import Any
 
 import penstock
 from penstock import Event
-from penstock.engine.batches import BatchContext
+from penstock.engine.handlers.batch import BatchContext
 from tests.engine.handlers import act, note
 
 INSERT = "insert into done(n, name) values (?, ?)"

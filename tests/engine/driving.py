@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import penstock
-from penstock.engine.local import LocalEngine
-from penstock.engine.subscription import Policy, Subscription, handler_of
+from penstock.declare.subscription import Policy, Subscription, handler_of
+from penstock.engine.local.engine import LocalEngine
 from tests.conformance.helpers import raw
 
 AT_ONCE = penstock.Retry(max_attempts=2, base_seconds=0, jitter=0)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import penstock
+from penstock.declare.subscription import Policy
 from penstock.engine.pace import Pace
-from penstock.engine.subscription import Policy
 from penstock.testing import Harness, run_handler
 from tests.conformance.helpers import raw
 from tests.engine import batch_handlers as handlers

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core import circuit
-from penstock.engine.local import LocalEngine
+from penstock.engine.local.engine import LocalEngine
 from tests.conformance.helpers import raw
 from tests.engine import handlers
 from tests.engine.driving import PATIENCE, lines, subscription

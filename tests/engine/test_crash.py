@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 import penstock
-from penstock.engine.local import LocalEngine
+from penstock.engine.local.engine import LocalEngine
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
 from tests.engine import handlers
 from tests.engine.driving import AT_ONCE, PATIENCE, done, drain, make_done, subscription

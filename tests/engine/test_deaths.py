@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.engine.isolated import Isolated
-from penstock.engine.local import LocalEngine
-from penstock.engine.settling import Settling
-from penstock.engine.state import LeaseState
-from penstock.engine.watch import Watch
+from penstock.engine.handlers.state import LeaseState
+from penstock.engine.heartbeat import Watch
+from penstock.engine.isolation.supervised import Isolated
+from penstock.engine.local.engine import LocalEngine
+from penstock.engine.settlement import Settling
 from penstock.engine.work import Work
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import orders

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.engine.declaring import declare
-from penstock.engine.loading import load_object, reference_to
+from penstock.declare.groups import declare
+from penstock.declare.load import load_object, reference_to
 from tests.conformance.helpers import raw
 from tests.engine import handlers
 from tests.engine.driving import subscription

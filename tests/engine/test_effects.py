@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.engine.local import LocalEngine
+from penstock.engine.local.engine import LocalEngine
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import raw
 from tests.engine import handlers

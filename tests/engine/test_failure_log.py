@@ -7,12 +7,11 @@ import logging
 import pytest
 
 from penstock.core import fingerprint
+from penstock.core.batch import Events
 from penstock.core.columns import RowColumns
-from penstock.core.events import Events
 from penstock.core.limits import FAILURE_LINES, FAILURE_LINES_SECONDS
+from penstock.core.observe import EventsFailed
 from penstock.engine.failure_log import FailureLog
-from penstock.engine.marks import Marks
-from penstock.engine.work import Work
 
 
 def some(count: int) -> Events:
@@ -22,17 +21,17 @@ def some(count: int) -> Events:
 
 def test_one_kind_of_error_is_told_a_few_times_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
-    told = FailureLog("orders/fraud", clock=lambda: now)
-    work = Work(some(100), 1, Marks(1, 100))
-    work.failed = {place: fingerprint.of_text("KeyError", f"no {place}", "KeyError") for place in range(99)}
-    work.dead = {99: fingerprint.of_text("Permanent", "never")}
+    told = FailureLog(clock=lambda: now)
+    failures = {place: fingerprint.of_text("KeyError", f"no {place}", "KeyError") for place in range(99)}
+    failures[99] = fingerprint.of_text("Permanent", "never")
+    observed = EventsFailed("orders/fraud", some(100), failures)
     with caplog.at_level(logging.WARNING, "penstock"):
-        told.tell(work)
+        told(observed)
         lines = [record.getMessage() for record in caplog.records]
         assert len(lines) == FAILURE_LINES + 1
         assert lines[0].startswith("orders/fraud: orders@1 ") and "KeyError: no 0" in lines[0]
         assert "never" in lines[-1], "another kind is told in its own right"
         now += FAILURE_LINES_SECONDS
         caplog.clear()
-        told.tell(work)
+        told(observed)
         assert f"and {99 - FAILURE_LINES} like it" in caplog.records[0].getMessage()

@@ -117,7 +117,7 @@ def test_with_many_in_flight_only_the_culprit_is_blamed(
 @pytest.mark.shows("S01")
 def test_a_leak_is_seen_however_busy_the_process_is(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports come so often that the engine never waits: it looks at the memory all the same."""
-    monkeypatch.setattr("penstock.engine.isolated._CHUNK", 2)
+    monkeypatch.setattr("penstock.engine.isolation.supervised._CHUNK", 2)
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 1_000)
     engine = drain(log, subscription(handlers.leaking, memory_mb=300))
     assert engine.snapshot()["orders/g"]["deaths"] >= 2
@@ -141,7 +141,7 @@ def test_async_handlers_time_out_and_die_alone(log: penstock.Log) -> None:
 def test_a_process_that_dies_between_two_events_blames_nobody(
     log: penstock.Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock.engine.process import HandlerProcess
+    from penstock.engine.isolation.process import HandlerProcess
 
     real, killed = HandlerProcess.pump, []
 

@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock.core import circuit, limits
-from penstock.engine.local import LocalEngine
+from penstock.engine.local.engine import LocalEngine
 from tests.conformance.helpers import raw
 from tests.engine import handlers
 from tests.engine.driving import AT_ONCE, PATIENCE, done, drain, lines, make_done, subscription
@@ -59,7 +59,7 @@ def test_a_killed_engine_repeats_only_its_last_lease(log: penstock.Log, log_url:
     script = textwrap.dedent(
         f"""
         import penstock
-        from penstock.engine.local import LocalEngine
+        from penstock.engine.local.engine import LocalEngine
         from tests.engine import handlers
         from tests.engine.driving import subscription
         with penstock.open({log_url!r}) as log:

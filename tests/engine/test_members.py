@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.engine import members
-from penstock.engine.member_process import Hello, Message
-from penstock.engine.members import Members
-from penstock.engine.process import Died
+from penstock.engine.isolation.process import Died
+from penstock.engine.local import pool
+from penstock.engine.local.pool import Members
+from penstock.engine.local.pool_process import Hello, Message
 from tests.support import running
 from tests.support.postgres_server import wait_for
 from tests.support.running import Gate, Running, watching
@@ -30,7 +30,7 @@ from penstock import App
 
 here = os.path.dirname(os.path.abspath(__file__))
 app = App(os.environ.get("SHOP_URL"), name="shop")
-member = getattr(sys.modules["__main__"].__spec__, "name", None) == "penstock.engine.member"
+member = getattr(sys.modules["__main__"].__spec__, "name", None) == "penstock.engine.local.pool_main"
 
 def note(line):
     with open(os.path.join(here, "notes"), "a") as notes:
@@ -43,7 +43,7 @@ def screen(event):
 """
 NOTES_STOPS = """
 if member:
-    from penstock.engine.local import LocalEngine
+    from penstock.engine.local.engine import LocalEngine
     stop = LocalEngine.stop
     def stop_and_note(engine):
         stop(engine)
@@ -224,8 +224,8 @@ AWAY: Message = {"ended": True, "error": ("store_unavailable", "Gone.")}
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Members]:
-    monkeypatch.setattr(members, "MemberProcess", Scripted)
-    monkeypatch.setattr(members, "_RESTART_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(pool, "MemberProcess", Scripted)
+    monkeypatch.setattr(pool, "_RESTART_SECONDS", (0.0, 0.0))
 
     def make(count: int, *scripts: list[Any]) -> Members:
         Scripted.scripts, Scripted.started = list(scripts), []
@@ -270,7 +270,7 @@ def test_nobody_is_replaced_during_a_stop(
     assert run.wait()
     (warning,) = caplog.messages
     assert "SIGKILL" in warning and "a new one" not in warning
-    monkeypatch.setattr(members, "_RESTART_SECONDS", (3600.0, 3600.0))
+    monkeypatch.setattr(pool, "_RESTART_SECONDS", (3600.0, 3600.0))
     due_later = scripted(1, [AT_WORK, Died(-9)])
     assert not due_later.wait(0.0) and not due_later.wait(0.0)
     assert due_later.deaths == 1
@@ -288,7 +288,7 @@ def test_the_last_to_be_drained_knows_what_is_paused(scripted: Callable[..., Mem
 
 
 def test_the_pause_grows_and_a_steady_life_resets_it() -> None:
-    place = members._Place(1)
+    place = pool._Place(1)
     assert [place.next_pause(1.0) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
     assert place.next_pause(61.0) == 0.5
 

@@ -14,8 +14,8 @@ import pytest
 
 import penstock
 from penstock.engine.counters import Counters
-from penstock.engine.local import LocalEngine
-from penstock.engine.patience import Outage, patiently
+from penstock.engine.local.engine import LocalEngine
+from penstock.engine.outage import Outage, patiently
 from penstock.errors import AWAY, CommitUnknown, StoreReadOnly, StoreUnavailable
 from tests.engine import handlers
 from tests.engine.driving import PATIENCE, done, make_done, subscription
@@ -306,7 +306,7 @@ def test_an_outage_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> 
             now += 1.0
         outage.is_over("orders/g")
         outage.is_over("orders/h")
-        assert patiently(lambda: 7, "orders/g", Counters(), threading.Event(), outage) == 7
+        assert patiently(lambda: 7, "orders/g", Observers(), threading.Event(), outage) == 7
     assert len(caplog.messages) == 5
     assert "waiting for the database" in caplog.messages[0] and "back after 100.0 s" in caplog.messages[-1]
 
@@ -321,5 +321,5 @@ def test_a_commit_nobody_heard_of_is_waited_out(caplog: pytest.LogCaptureFixture
         return answer
 
     counters = Counters()
-    assert patiently(do, "orders/g", counters, threading.Event(), Outage()) == "done"
+    assert patiently(do, "orders/g", Observers(counters), threading.Event(), Outage()) == "done"
     assert counters.snapshot()["store_errors"] == 2

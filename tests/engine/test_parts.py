@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 import penstock
 from penstock.core import limits
 from penstock.core.circuit import next_delay
+from penstock.engine.handlers.key_turns import Turns
+from penstock.engine.handlers.state import KeyState, LeaseState, as_written
 from penstock.engine.pace import Pace
-from penstock.engine.state import KeyState, LeaseState, as_written
-from penstock.engine.turns import Turns
-from penstock.stores.keyed_state import WithTtl
+from penstock.log.keyed_state import WithTtl
 
 
 def test_pace_goes_from_one_event_to_a_full_batch() -> None:

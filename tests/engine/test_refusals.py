@@ -52,7 +52,7 @@ def test_state_is_exact_over_chunks_and_deaths(
     log: penstock.Log, log_url: str, do: str, ordering: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process dies in a later chunk than the first SQL: its successor must not mix old state over new."""
-    monkeypatch.setattr("penstock.engine.isolated._CHUNK", 3)
+    monkeypatch.setattr("penstock.engine.isolation.supervised._CHUNK", 3)
     make_done(log_url)
     events = [{"payload": {"do": do if n == 0 else None}, "type": "t", "ordering_key": "k"} for n in range(20)]
     events.insert(12, {"payload": {"do": "exit"}, "type": "t", "ordering_key": "other"})

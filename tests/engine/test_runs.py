@@ -12,9 +12,9 @@ import pytest
 
 import penstock
 from penstock.core import limits
-from penstock.engine.local import LocalEngine
-from penstock.engine.running_app import Outcome, run_local
-from penstock.stores.runs import NewRun
+from penstock.engine.foreground import Outcome, run_local
+from penstock.engine.local.engine import LocalEngine
+from penstock.log.run_rows import NewRun
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import raw
 from tests.engine.driving import PATIENCE, subscription

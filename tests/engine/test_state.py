@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
+from penstock.core.batch import Events
 from penstock.core.columns import COLUMNS, RowColumns
-from penstock.core.events import Events
-from penstock.engine.marks import Marks
-from penstock.engine.running import Job, Report, Runner
-from penstock.engine.state import LeaseState, as_written
-from penstock.stores.keyed_state import WithTtl
+from penstock.engine.handlers.runner import Job, Report, Runner
+from penstock.engine.handlers.state import LeaseState, as_written
+from penstock.engine.isolation.marks import Marks
+from penstock.log.keyed_state import WithTtl
 
 KEYS = ("new", "one", "two")
 BEFORE: dict[str, dict[str, Any]] = {"one": {"a": 1}, "two": {"a": 1, "b": [2]}}

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.engine.drained import Drained
-from penstock.engine.inline import Inline
-from penstock.engine.local import LocalEngine
-from penstock.engine.watch import Watch
+from penstock.engine.drain import Drained
+from penstock.engine.heartbeat import Watch
+from penstock.engine.isolation.inline import Inline
+from penstock.engine.local.engine import LocalEngine
 from penstock.engine.work import Work
 from tests.conformance.helpers import orders
 from tests.engine import dies_while_loading, handlers, odd_exceptions, odd_reports

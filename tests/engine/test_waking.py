@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 import penstock
+from penstock.declare.subscription import Subscription
 from penstock.engine import lookout as looking
-from penstock.engine.local import LocalEngine
-from penstock.engine.subscription import Subscription
+from penstock.engine.local.engine import LocalEngine
 from tests.conformance.helpers import raw
 from tests.engine.driving import PATIENCE, subscription
 from tests.engine.waiting import until
@@ -117,7 +117,7 @@ def test_a_worker_finds_by_looking_what_nobody_told_it(
 ) -> None:
     """Notifications are lost: on PostgreSQL nobody sends them, on SQLite there are none."""
     other = make_log()
-    monkeypatch.setattr("penstock.stores.waking.Seldom.due", lambda self: False)
+    monkeypatch.setattr("penstock.stores.wake.Seldom.due", lambda self: False)
     heard = Heard()
     before = prepare(log, heard, act)
     with idle_engine(log, heard.subscription()) as engine:

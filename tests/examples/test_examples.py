@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 import penstock
-from penstock.engine.loading import load_file
+from penstock.declare.load import load_file
 from tests.conformance.helpers import raw
 from tests.support.running import Running
 

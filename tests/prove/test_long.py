@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 import penstock
-from penstock.stores import guard
+from penstock.log import crash_guard
 from penstock.testing import VirtualClock
 from tests.conformance.test_horizon import hostile
 from tests.conformance.test_model import StoreAgainstModel
@@ -24,7 +24,7 @@ def test_two_hundred_thousand_events_of_sixteen_hostile_writers(make_log: MakeLo
 def test_store_against_model_at_length(
     clocked: penstock.Log, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "SOLO_DEATHS", 10**6)  # the model has no crash-loop guard
+    monkeypatch.setattr(crash_guard, "SOLO_DEATHS", 10**6)  # the model has no crash-loop guard
 
     class Machine(StoreAgainstModel):
         log = clocked

@@ -17,7 +17,7 @@ from typing import Any
 
 import penstock
 from penstock import sinks
-from penstock.engine.pipeline import Pipeline, Sink
+from penstock.declare.pipeline import Pipeline, Sink
 from tests.conformance.helpers import raw
 from tests.spark.piping import drain, fill, pipeline
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import penstock
-from penstock.engine.subscription import Subscription
-from penstock.spark.engine import SparkEngine
+from penstock.declare.subscription import Subscription
+from penstock.spark.handlers.engine import SparkEngine
 
 PATIENCE = 100
 

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import penstock
+from penstock.declare.pipeline import Pipeline, Sink
 from penstock.engine.counters import Counters
-from penstock.engine.drained import Drained
-from penstock.engine.pipeline import Pipeline, Sink
-from penstock.engine.watch import Watch
-from penstock.spark.pipeline import PipelineWorker
+from penstock.engine.drain import Drained
+from penstock.engine.heartbeat import Watch
+from penstock.spark.pipelines.worker import PipelineWorker
 
 AT_ONCE = penstock.Retry(max_attempts=2, base_seconds=0, jitter=0)
 PATIENCE = 240
@@ -27,7 +27,7 @@ def working(log: penstock.Log, spark: Any, one: Pipeline, *, claimed_by: str = "
     """The pipeline at work in a thread; what ended it by itself is raised at the end."""
     watch = Watch()
     watch.start()
-    worker = PipelineWorker(log, spark, log.store.url, one, claimed_by, watch, Counters())
+    worker = PipelineWorker(log, spark, log.store.url, one, claimed_by, watch)
     worker.start()
     failed: list[BaseException] = []
 

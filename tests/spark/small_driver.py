@@ -8,8 +8,8 @@ import sys
 from typing import Any
 
 import penstock
-from penstock.engine.pipeline import Pipeline
-from penstock.spark.engine import SparkEngine
+from penstock.declare.pipeline import Pipeline
+from penstock.spark.handlers.engine import SparkEngine
 from penstock.spark.session import make_session
 
 

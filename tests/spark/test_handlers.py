@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.engine.declaring import declare
-from penstock.engine.travelling import travelling
-from penstock.spark import slices
-from penstock.spark.control import Caller, Line, Switchboard
+from penstock.declare.groups import declare
+from penstock.declare.portable import travelling
+from penstock.spark.handlers import time_slice
+from penstock.spark.handlers.control import Caller, Line, Switchboard
 from penstock.testing import StatementCounter
 from tests.engine import handlers
 from tests.engine.driving import done, lines, make_done, subscription
@@ -190,7 +190,7 @@ def test_a_slice_tells_the_driver_and_hears_it() -> None:
 def test_a_slice_stops_when_its_driver_is_gone() -> None:
     """Nobody says stop: the other end of the line just ends."""
     script = (
-        "from penstock.spark.control import Switchboard\n"
+        "from penstock.spark.handlers.control import Switchboard\n"
         "board = Switchboard('127.0.0.1', lambda number, counts: print(number, flush=True))\n"
         "print(board.line.host, board.line.port, board.line.key.hex(), flush=True)\n"
         "input()\n"
@@ -213,10 +213,10 @@ def test_a_slice_without_a_line_works_to_the_end_of_its_time(log: penstock.Log) 
     declare(log, one, "test")
     board = Switchboard("127.0.0.1", lambda number, counts: None)
     board.close()
-    ticket = slices.Ticket(1, "key", log.store.url, travelling(one), 30.0, 0.1, board.line)
-    report = slices.run_slice(ticket)
+    ticket = time_slice.Ticket(1, "key", log.store.url, travelling(one), 30.0, 0.1, board.line)
+    report = time_slice.run_slice(ticket)
     assert report.counts["published"] == 20 and report.idle is not None and report.error is None
-    slices._forget(ticket)
+    slice._forget(ticket)
 
 
 @pytest.mark.shows("S15")
@@ -226,11 +226,11 @@ def test_a_slice_costs_by_its_leases_and_not_by_its_events(log: penstock.Log, mo
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20_000)
     one = subscription(handlers.plain, isolation="inline")
     declare(log, one, "test")
-    monkeypatch.setattr(slices, "open_log", lambda url, migrate: penstock.open(url, hook=statements))
+    monkeypatch.setattr(time_slice, "open_log", lambda url, migrate: penstock.open(url, hook=statements))
     board = Switchboard("127.0.0.1", lambda number, counts: None)
-    ticket = slices.Ticket(1, "cost", log.store.url, travelling(one), 30.0, 0.1, board.line)
-    report = slices.run_slice(ticket)
-    slices._forget(ticket)
+    ticket = time_slice.Ticket(1, "cost", log.store.url, travelling(one), 30.0, 0.1, board.line)
+    report = time_slice.run_slice(ticket)
+    slice._forget(ticket)
     board.close()
     leases = report.counts["leases"]
     assert report.counts["published"] == 20_000 and leases < 40

@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock import sinks
-from penstock.spark.frames import COLUMNS, used_columns
+from penstock.spark.pipelines.frames import COLUMNS, used_columns
 from tests.conformance.helpers import raw
 from tests.spark.piping import AT_ONCE, drain, fill, pipeline, states, working
 from tests.test_docs import ROOT, blocks
@@ -142,7 +142,7 @@ def crowded(batch: Any) -> Any:
 def test_what_the_jobs_of_a_lease_do_not_reach_comes_back(
     postgres_log: penstock.Log, postgres_log_url: str, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.spark.isolating.PIPELINE_JOBS", 6)
+    monkeypatch.setattr("penstock.spark.pipelines.bisect.PIPELINE_JOBS", 6)
     fill(postgres_log, 12)
     make_table(postgres_log_url)
     counted = drain(
@@ -158,7 +158,7 @@ def test_a_long_batch_is_given_back_when_the_pipeline_stops(
 ) -> None:
     import threading
 
-    monkeypatch.setattr("penstock.spark.pipeline._GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("penstock.spark.pipelines.worker._GRACE_SECONDS", 0.5)
     fill(postgres_log, 10)
     begun = threading.Event()
 
@@ -224,7 +224,7 @@ def test_an_ordered_group_is_refused(log: penstock.Log, spark: Any) -> None:
 
 
 def test_no_password_is_in_the_plan(postgres_log: penstock.Log, spark: Any) -> None:
-    from penstock.spark.frames import frame
+    from penstock.spark.pipelines.frames import frame
     from penstock.spark.secrets import hide
 
     fill(postgres_log, 1)

@@ -211,7 +211,7 @@ def test_a_batch_of_your_own_has_a_name_for_its_events(postgres_log: penstock.Lo
 
 
 def test_what_dead_drivers_put_aside_is_dropped(log: penstock.Log, log_url: str, spark: Any) -> None:
-    from penstock.stores.pipelines import StagedRow
+    from penstock.log.pipelines import StagedRow
 
     fill(log, 3)
     log.create_group("orders", "g", retry=penstock.Retry(max_attempts=2, base_seconds=0, jitter=0))

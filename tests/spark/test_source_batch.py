@@ -23,10 +23,11 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 import penstock
 from penstock.core.limits import TALLY_EVERY
 from penstock.errors import LocalMasterNeeded
-from penstock.spark import placing, shapes
-from penstock.spark.batch import PushingReader
-from penstock.spark.source_options import parse_read
-from penstock.stores import cutting
+from penstock.log import partitions
+from penstock.spark import machine
+from penstock.spark.source import shapes
+from penstock.spark.source.batch import PushingReader
+from penstock.spark.source.options import parse_read
 from tests.conformance.helpers import orders
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -114,7 +115,7 @@ def test_counts_that_are_known_already_are_not_counted_again(log: penstock.Log) 
     def shares(low: int) -> list[int]:
         """How many events each of seven ranges has."""
         with log.store.transaction(write=False) as tx:
-            ranges = cutting.cut(tx, "orders", low, places[-1], 7, exactly=True)
+            ranges = partitions.cut(tx, "orders", low, places[-1], 7, exactly=True)
         assert (ranges[0][0], ranges[-1][1]) == (low, places[-1])
         assert all(left[1] == right[0] for left, right in pairwise(ranges))
         return [sum(first < place <= last for place in places) for first, last in ranges]
@@ -355,16 +356,16 @@ def test_a_sqlite_file_is_read_on_its_own_machine_only(
     log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path}/other.db"
-    placing.check_here(url, placing.here())
+    machine.check_here(url, machine.here())
     with pytest.raises(LocalMasterNeeded, match="is a SQLite file on elsewhere"):
-        placing.check_here(url, "elsewhere 1")
-    placing.check_here("postgresql://host/db", "elsewhere 1")
+        machine.check_here(url, "elsewhere 1")
+    machine.check_here("postgresql://host/db", "elsewhere 1")
     monkeypatch.setenv("PENSTOCK_SPARK_MASTER", "local[2,8]")
-    placing.check_driver(url)
+    machine.check_driver(url)
     monkeypatch.setenv("PENSTOCK_SPARK_MASTER", "spark://host:7077")
-    placing.check_driver("postgresql://host/db")
+    machine.check_driver("postgresql://host/db")
     with pytest.raises(LocalMasterNeeded, match="the Spark master is spark://host:7077"):
-        placing.check_driver(url)
+        machine.check_driver(url)
 
 
 # --- sessions --------------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ import penstock
 from penstock.errors import DuplicateMismatch, InvalidInput, InvalidOption, MissingField, StagedLost, StaleBatch
 from penstock.log.appending import one
 from penstock.log.staging import Staging
-from penstock.spark.source_options import WriteOptions
-from penstock.spark.writer import PenstockBatchWriter, PenstockStreamWriter, Wrote, check_columns
+from penstock.spark.source.options import WriteOptions
+from penstock.spark.source.writer import PenstockBatchWriter, PenstockStreamWriter, Wrote, check_columns
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
 from tests.conformance.helpers import drain, raw
 from tests.support.roles import worker_role

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import penstock
-from penstock.engine.loading import load_object
-from penstock.spark.engine import SparkEngine
+from penstock.declare.load import load_object
+from penstock.spark.handlers.engine import SparkEngine
 from penstock.spark.session import make_session
 from tests.engine.waiting import until
 

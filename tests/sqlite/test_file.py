@@ -19,7 +19,7 @@ from penstock.errors import (
     StoreClosed,
     StoreUnavailable,
 )
-from penstock.log.opening import make_store
+from penstock.log.open import make_store
 from penstock.stores import blocks
 from penstock.stores.sqlite import checkpoint, faults, schema
 from penstock.stores.sqlite.store import SqliteStore

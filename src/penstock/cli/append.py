@@ -22,7 +22,7 @@ from penstock.cli.times import TIME_HELP, parse_optional
 from penstock.core.codec import JSON
 from penstock.core.event import check_name
 from penstock.errors import InvalidInput, MissingField, PenstockError
-from penstock.log import appending
+from penstock.log import new_events
 
 
 @command(root, "append", panel=WRITE, example="penstock append orders --type order.created --payload '{\"id\": 7}'")
@@ -67,7 +67,7 @@ def append(
         "partition_key": partition_key,
         "content_type": content_type,
     }
-    appending.one(stream, fields)  # before the log is opened, so that a mistake does not create one
+    new_events.one(stream, fields)  # before the log is opened, so that a mistake does not create one
     with session.open(create=True) as log:
         done = log.append(stream, fields.pop("payload"), **fields)
     document = {"stream": stream, "offset": done.offset, "event_id": done.event_id, "duplicate": done.duplicate}

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from penstock.cli.command import START, command, root
 from penstock.cli.session import Session
+from penstock.log.open import initialize, schema_script
 
 
 @command(root, "init", panel=START, example="penstock init --url sqlite:///shop.db")
@@ -22,17 +23,13 @@ def init(
     if sql:
         _print_sql(session)
         return
-    ran = session.store(create=True).migrate()
+    ran = initialize(session.url)
     done = f"applied {', '.join(ran)}" if ran else "the schema was up to date"
     session.answer({"url": session.safe_url, "migrations": ran}, lambda: Text(f"{session.safe_url}: {done}"))
 
 
 def _print_sql(session: Session) -> None:
-    from penstock.stores.postgres.store import split_url  # first: it says which extra is missing
-    from penstock.stores.postgres.schema import script  # isort: skip
-
-    schema = split_url(session.url)[1] if session.url.startswith("postgres") else "penstock"
-    text = script(schema)
+    schema, text = schema_script(session.url)
     if session.as_json:
         session.answer({"schema": schema, "sql": text}, Text)
     else:

@@ -18,11 +18,11 @@ from penstock.cli.command import LOOK, command, root
 from penstock.cli.failures import Usage
 from penstock.cli.session import Session
 from penstock.cli.times import parse_offset, parse_optional
+from penstock.core.batch import Event
 from penstock.core.event import check_name, parse_event_id
-from penstock.core.events import Event
 from penstock.errors import UnknownEvent
+from penstock.log.deliveries import DeliveryRecord
 from penstock.log.log import Log
-from penstock.stores.inspect import DeliveryRecord
 
 _PAGE = 1_000
 _LONGEST_OFFSET = 19  # digits; anything longer is an id

@@ -15,7 +15,7 @@ from typing import IO, Any
 from penstock.cli.times import parse_time
 from penstock.core.limits import PAYLOAD_BYTES
 from penstock.errors import InvalidInput, InvalidPayload, MissingField, TooLarge
-from penstock.log import appending
+from penstock.log import new_events
 
 BATCH = 10_000  # events in one transaction
 _BATCH_BYTES = 64 * 1024 * 1024  # … or fewer, if they are large
@@ -90,7 +90,7 @@ class JsonLines:
 def check(stream: str, batch: list[Numbered]) -> None:
     """Refuse the batch over its first bad line, named by its number."""
     try:
-        appending.one_by_one(stream, [fields for _, fields in batch])
+        new_events.one_by_one(stream, [fields for _, fields in batch])
     except InvalidInput as error:
         for number, fields in batch:
             _check_one(stream, number, fields)
@@ -101,7 +101,7 @@ def _check_one(stream: str, number: int, fields: dict[str, Any]) -> None:
     if fields.get("type") is None:
         raise MissingField(f"Line {number}: type is missing.")
     try:
-        appending.one_by_one(stream, [fields])
+        new_events.one_by_one(stream, [fields])
     except InvalidInput as error:
         raise type(error)(f"Line {number}: {error.message.removeprefix('Event 0: ')}") from error
 

@@ -14,15 +14,12 @@ from penstock.cli.command import OPERATE, command, root
 from penstock.cli.failures import Usage
 from penstock.cli.session import Session
 from penstock.cli.times import TIME_HELP, parse_optional, parse_time
-from penstock.core.delivery import State
 from penstock.core.event import check_key, parse_event_id
-from penstock.errors import FilterNeeded, IllegalTransition, InFlight, MissingField
-from penstock.log.log import Log
+from penstock.errors import FilterNeeded, MissingField
 
 Everything = Annotated[bool, typer.Option("--all", help="All of them, without a filter.", show_default=False)]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it becomes the delivery's error.")]
 At = Annotated[str, typer.Option("--at", metavar="TIME", help=f"When it becomes due: {TIME_HELP}.")]
-_PAGE = 1_000
 
 
 @command(root, "redrive", panel=OPERATE, example="penstock redrive orders fraud --error TimeoutError --dry-run")
@@ -124,9 +121,7 @@ def kill(
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:
         session.confirm(yes or dry_run, lambda: f"Kill {len(chosen):,} deliveries of {group} on {stream}?")
-        if dry_run:
-            _require_pending(log, stream, group, chosen, State.DEAD)
-        count = len(chosen) if dry_run else log.kill(stream, group, event_ids=chosen, reason=reason, by=by).count
+        count = log.kill(stream, group, event_ids=chosen, reason=reason, dry_run=dry_run, by=by).count
     _answer(session, stream, group, count, "DEAD", dry_run=dry_run)
 
 
@@ -137,11 +132,7 @@ def reschedule(
     """Move the time at which waiting deliveries become due."""
     chosen, due = _chosen(ids), parse_time(at, "--at")
     with session.open() as log:
-        if dry_run:
-            _require_pending(log, stream, group, chosen, State.PENDING)
-            count = len(chosen)
-        else:
-            count = log.reschedule(stream, group, event_ids=chosen, available_at=due, by=by).count
+        count = log.reschedule(stream, group, event_ids=chosen, available_at=due, dry_run=dry_run, by=by).count
     _answer(session, stream, group, count, f"due at {due.isoformat()}", dry_run=dry_run, available_at=due)
 
 
@@ -161,7 +152,7 @@ def skip(
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:
         session.confirm(yes or dry_run, lambda: f"Let {key} of {group} on {stream} go on past its dead letters?")
-        count = _halting(log, stream, group, key) if dry_run else log.skip(stream, group, key, by=by).count
+        count = log.skip(stream, group, key, dry_run=dry_run, by=by).count
     _answer(session, stream, group, count, f"passed by {key}", dry_run=dry_run, key=key)
 
 
@@ -206,25 +197,6 @@ def _chosen(ids: Sequence[str] | None) -> list[Any]:
     if not ids:
         raise MissingField("Name the deliveries with --id.")
     return list(dict.fromkeys(parse_event_id(one) for one in ids))
-
-
-def _require_pending(log: Log, stream: str, group: str, ids: Sequence[Any], after: State) -> None:
-    """What the real thing would refuse."""
-    for one in ids:
-        found = log.delivery(stream, group, one)
-        if found.state is State.CLAIMED:
-            raise InFlight(f"{one} is CLAIMED by {found.claimed_by}; nothing was changed.")
-        if found.state is not State.PENDING:
-            raise IllegalTransition(f"{one} is {found.state}: {found.state} → {after} is not a transition.")
-
-
-def _halting(log: Log, stream: str, group: str, key: str) -> int:
-    """Dead letters of a key that nobody has skipped yet."""
-    count = after = 0
-    while page := log.deliveries(stream, group, state=State.DEAD, after=after, limit=_PAGE):
-        count += sum(one.ordering_key == key and one.reason != "skipped" for one in page)
-        after = page[-1].offset
-    return count
 
 
 def _answer(session: Session, stream: str, group: str, count: int, what: str, *, dry_run: bool, **more: Any) -> None:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from penstock.core.codec import JSON
 from penstock.core.delivery import State
+from penstock.core.finding import duration
 
 _COLOURS: Mapping[str, str] = {
     State.PENDING: "yellow",
@@ -196,12 +197,7 @@ def payload_text(event: EventLike, most: int = 60) -> Text:
 
 def seconds(value: float | None) -> str:
     """A duration in the one unit that matters: 850ms, 12s, 3m, 5h, 2d."""
-    if value is None:
-        return NONE
-    for limit, size, unit in ((1, 0.001, "ms"), (120, 1, "s"), (7200, 60, "m"), (172_800, 3600, "h")):
-        if abs(value) < limit:
-            return f"{value / size:.0f}{unit}"
-    return f"{value / 86_400:.0f}d"
+    return NONE if value is None else duration(value)
 
 
 def age(moment: datetime | None, now: datetime | None = None) -> str:

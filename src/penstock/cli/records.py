@@ -10,9 +10,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.cli import output
-from penstock.core.events import Event
-from penstock.stores.inspect import DeliveryRecord
-from penstock.stores.stats import Stats
+from penstock.core.batch import Event
+from penstock.log.deliveries import DeliveryRecord
+from penstock.log.stats import Stats
 
 _NOTHING = Text("Nothing matches.")
 

@@ -20,12 +20,12 @@ from penstock.cli.failures import FAILED, Usage
 from penstock.cli.run_display import Display
 from penstock.cli.session import Session
 from penstock.core.limits import PROCESSES
-from penstock.engine.loading import load_object
-from penstock.engine.members import MembersOutcome, run_members
-from penstock.engine.pipeline import check_local
-from penstock.engine.running_app import Outcome, run_local
+from penstock.declare.load import load_object
+from penstock.declare.pipeline import check_local
+from penstock.engine.foreground import Outcome, run_local
+from penstock.engine.local.pool import MembersOutcome, run_members
 from penstock.errors import InvalidInput
-from penstock.log.opening import open_log
+from penstock.log.open import open_log
 
 logger = logging.getLogger("penstock")
 
@@ -78,36 +78,10 @@ def _run(
     processes: int,
 ) -> Outcome:
     app: App = load_object(reference, App)
-    subscriptions, pipelines = app.chosen(groups), app.chosen_pipelines(groups)
-    if engine == "local":
-        check_local(pipelines)
-    url = session.named_url or app.url  # and $PENSTOCK_URL where neither says anything, as everywhere
-    with open_log(url) as log, Display(session.progress_wanted(), log, [*subscriptions, *pipelines]) as display:
-        watched: dict[str, Any] = {"progress": display.update, "on_stop": display.stopping}
-        if engine == "spark":
-            from penstock.spark.running import run_spark
-
-            return run_spark(
-                log, subscriptions, pipelines, name=app.name, master=master, until_drained=until_drained, **watched
-            )
-        if processes == 1:
-            return run_local(log, subscriptions, until_drained=until_drained, app=app.name, **watched)
-        return run_members(
-            _from_anywhere(reference),
-            App,
-            subscriptions,
-            processes=processes,
-            url=url,
-            until_drained=until_drained,
-            name=app.name,
-            **watched,
-        )
-
-
-def _from_anywhere(reference: str) -> str:
-    """A file by its full path: an app may change the directory when it is imported."""
-    place, colon, name = reference.partition(":")
-    return f"{Path(place).resolve()}{colon}{name}" if place.endswith(".py") else reference
+    app.url = session.named_url or app.url  # and $PENSTOCK_URL where neither says anything, as everywhere
+    served = [*app.chosen(groups), *app.chosen_pipelines(groups)]
+    with open_log(app.url) as log, Display(session.progress_wanted(), log, served):
+        return app.run(engine, master=master, groups=groups, until_drained=until_drained, processes=processes)
 
 
 def _document(outcome: Outcome) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from rich.text import Text
 
 from penstock.cli import output
 from penstock.core.delivery import State
-from penstock.engine.drained import Served
+from penstock.core.observe import Observed, RunProgressed, RunStopping, everyone
+from penstock.engine.drain import Served
 from penstock.log.log import Log
 
 STOPPING = "stopping: running handlers get their time; a second signal exits at once"
@@ -36,7 +37,6 @@ class Display:
     def __init__(self, watched: bool, log: Log, groups: Sequence[Served]) -> None:
         self._names = [one.name for one in groups]
         self._console = output.error_console()
-        self._saying: threading.Thread | None = None
         self._backlog = _Backlog(log)
         self._groups: Mapping[str, Mapping[str, int]] = {}
         self._past: dict[str, deque[tuple[float, int]]] = {name: deque() for name in self._names}
@@ -46,6 +46,7 @@ class Display:
             self._live = Live(console=self._console, get_renderable=self.render, redirect_stdout=False)
 
     def __enter__(self) -> Display:
+        self._unsubscribe = everyone.subscribe(self)
         if self._live is not None:
             self._backlog.start()
             self._live.start()
@@ -54,25 +55,25 @@ class Display:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._saying is not None:
-            self._saying.join()
+        self._unsubscribe()
         if self._live is not None:
             self._backlog.stop()
             self._live.stop()
 
-    def update(self, groups: Mapping[str, Mapping[str, int]]) -> None:
-        """What was done so far."""
+    def __call__(self, event: Observed) -> None:
+        """An observer of the run."""
+        if isinstance(event, RunProgressed):
+            self._update(event.groups)
+        elif isinstance(event, RunStopping):
+            self._say_stopping()
+
+    def _update(self, groups: Mapping[str, Mapping[str, int]]) -> None:
         now = time.monotonic()
         self._groups = groups
         for name, past in self._past.items():
             past.append((now, groups[name]["published"]))
             while now - past[0][0] > _RATE_SECONDS:
                 past.popleft()
-
-    def stopping(self) -> None:
-        """Called by a signal handler, which must not write to a stream that it may have interrupted: a thread does."""
-        self._saying = threading.Thread(target=self._say_stopping, name="penstock-stopping")
-        self._saying.start()
 
     def _say_stopping(self) -> None:
         if self._live is not None:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
-from urllib.parse import urlsplit, urlunsplit
 
 import typer
 from rich.console import RenderableType
 
 from penstock.cli import output
 from penstock.cli.failures import ConfirmationNeeded
-from penstock.errors import InvalidUrl, StoreUnavailable
+from penstock.core.urls import without_password
 from penstock.log.log import Log
-from penstock.log.opening import DEFAULT_URL, make_store
-from penstock.stores.base import Store
+from penstock.log.open import open_existing, open_log, url_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ class Session:
     def __init__(self, settings: Settings) -> None:
         self.as_json = settings.as_json
         self.named_url = settings.url
-        self.url = settings.url or os.environ.get("PENSTOCK_URL") or DEFAULT_URL
+        self.url = url_of(settings.url)
         self._closing = ExitStack()
 
     def __enter__(self) -> Session:
@@ -59,25 +55,11 @@ class Session:
         """The URL without its password."""
         return without_password(self.url)
 
-    def store(self, *, create: bool) -> Store:
-        """The store of the URL, closed with the session; without `create`, only one that is there already."""
-        if urlsplit(self.url).scheme not in ("sqlite", "postgresql", "postgres"):
-            raise InvalidUrl(f"{self.safe_url[:80]!r} names no store.")
-        path = sqlite_path(self.url)
-        if not create and path is not None and not path.exists():
-            raise StoreUnavailable(f"There is no log at {path}; run `penstock init`.")
-        store = make_store(self.url)
-        self._closing.callback(store.close)
-        return store
-
     def open(self, *, create: bool = False) -> Log:
         """The log. Only commands that write something new may `create` it; the others want it to exist."""
-        store = self.store(create=create)
-        if not create:
-            with store.transaction(write=False) as tx:
-                tx.one("tally.last")  # any table will do: raises SchemaMissing where there is none
-        store.migrate()
-        return Log(store)
+        log = open_log(self.url) if create else open_existing(self.url)
+        self._closing.callback(log.close)
+        return log
 
     # --- answering -----------------------------------------------------------------------------------------------
 
@@ -105,20 +87,3 @@ class Session:
         """The half of `confirm` that needs no log, to be done before one is opened."""
         if not yes and not sys.stdin.isatty():
             raise ConfirmationNeeded
-
-
-def sqlite_path(url: str) -> Path | None:
-    """The file of an SQLite URL; None for other stores."""
-    if urlsplit(url).scheme != "sqlite":
-        return None
-    from penstock.stores.sqlite.store import path_of
-
-    return Path(path_of(url))
-
-
-def without_password(url: str) -> str:
-    """A URL that may be shown."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{parts.netloc.rpartition('@')[2]}"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 
 
@@ -30,21 +28,3 @@ class Reason(StrEnum):
     KILLED = "killed"
     SKIPPED = "skipped"
     REWOUND = "rewound"
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """The mutable part of a delivery; what the event *is* lives in the event."""
-
-    state: State = State.PENDING
-    attempts: int = 0
-    failures: int = 0
-    replays: int = 0
-    available_at: datetime | None = None
-    claimed_at: datetime | None = None
-    claimed_by: str | None = None
-    last_error: str | None = None
-    error_code: str | None = None
-    reason: str | None = None
-    published_at: datetime | None = None
-    dead_at: datetime | None = None

@@ -7,12 +7,12 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from penstock.core import codec
 from penstock.core.lanes import bucket_of
 from penstock.core.limits import KEY_BYTES
-from penstock.errors import InvalidInput, InvalidName, MissingField, NaiveDatetime, TooLarge
+from penstock.errors import DuplicateMismatch, InvalidInput, InvalidName, MissingField, NaiveDatetime, TooLarge
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
 _NAMESPACE: Final = uuid.UUID("6f1b0c52-8f0e-5d0a-9c39-3d2f5b6a7e10")
@@ -115,6 +115,19 @@ def _from_ulid(text: str) -> uuid.UUID:
     return uuid.UUID(int=number)
 
 
+class EventFields(TypedDict, total=False):
+    """What an event may have beside its stream and its payload. Only `type` is required."""
+
+    type: str | None  # what happened, such as order.created
+    ordering_key: str | None  # events of one key are handled in order, and share state
+    headers: Mapping[str, str] | None  # text pairs for the consumer at the target
+    event_id: Any  # a uuid, its text or a ULID; the same id is stored once
+    available_at: datetime | None  # not delivered before this time
+    partition_key: str | None  # routes at the target
+    metadata: Mapping[str, Any] | None  # internal notes, never sent to a target
+    content_type: str | None  # of a payload in bytes
+
+
 class NewEvent(NamedTuple):
     """An event that passed every check and is ready to be stored."""
 
@@ -185,6 +198,12 @@ def new_event(
         None if key is None else bucket_of(key),
         check_time(available_at, "available_at"),
     )
+
+
+def check_same(event_id: uuid.UUID | str, same: bool, event: NewEvent) -> None:
+    """The same id must mean the same event: stream, type and payload. Nothing is said about the stored one."""
+    if not same:
+        raise DuplicateMismatch(f"Event id {event_id} is already taken by another event.", event_id=event.event_id)
 
 
 def _check_content_type(content_type: Any) -> None:

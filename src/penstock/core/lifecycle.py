@@ -1,12 +1,12 @@
-"""The state machine: exactly six transitions, as a pure function from a delivery and a command to a delivery."""
+"""The rules of a delivery's life: six transitions, and what a failed attempt leads to."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Final, assert_never
+from datetime import datetime, timedelta
+from typing import Final
 
-from penstock.core.delivery import Delivery, Reason, State
+from penstock.core.delivery import State
+from penstock.core.retry import Retry
 from penstock.errors import IllegalTransition
 
 TRANSITIONS: Final = frozenset(
@@ -21,53 +21,8 @@ TRANSITIONS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    claimed_by: str
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """A failed attempt that may be repeated at `available_at`."""
-
-    error: str
-    code: str
-    available_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Given back without blame."""
-
-    reason: Reason = Reason.RELEASED
-    available_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Bury:
-    """A failure that ends it."""
-
-    error: str
-    code: str
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """Redrive (DEAD) or replay (PUBLISHED): a new lifecycle with a fresh budget."""
-
-    reason: Reason
-
-
-Command = Claim | Publish | Retry | Release | Bury | Restart
-
-
 def allowed(before: State, after: State) -> bool:
-    """Whether the state machine knows this step.
+    """Whether a delivery may go from one state to the other.
 
     >>> allowed(State.PENDING, State.DEAD)
     False
@@ -76,68 +31,27 @@ def allowed(before: State, after: State) -> bool:
 
 
 def require(before: State, after: State) -> None:
-    """Raise `IllegalTransition`, naming the rule, unless the step is one of the six."""
+    """Raise `IllegalTransition` unless the step is one of the six."""
     if not allowed(before, after):
         raise IllegalTransition(f"{before} → {after} is not a transition of a delivery; nothing was changed.")
 
 
-def transition(delivery: Delivery, command: Command, now: datetime) -> Delivery:
-    """The delivery after the command; raises `IllegalTransition` where the state machine has no such step."""
-    match command:
-        case Claim(claimed_by):
-            require(delivery.state, State.CLAIMED)
-            return replace(
-                delivery,
-                state=State.CLAIMED,
-                attempts=delivery.attempts + 1,
-                claimed_at=now,
-                claimed_by=claimed_by,
-            )
-        case Publish():
-            require(delivery.state, State.PUBLISHED)
-            return replace(_unclaimed(delivery), state=State.PUBLISHED, published_at=now, reason=None)
-        case Retry(error, code, available_at):
-            _require_claimed(delivery, State.PENDING)
-            return replace(
-                _unclaimed(delivery),
-                state=State.PENDING,
-                failures=delivery.failures + 1,
-                last_error=error,
-                error_code=code,
-                available_at=available_at,
-                reason=Reason.RETRY,
-            )
-        case Release(reason, available_at):
-            _require_claimed(delivery, State.PENDING)
-            return replace(_unclaimed(delivery), state=State.PENDING, reason=reason, available_at=available_at or now)
-        case Bury(error, code):
-            require(delivery.state, State.DEAD)
-            return replace(
-                _unclaimed(delivery),
-                state=State.DEAD,
-                failures=delivery.failures + 1,
-                last_error=error,
-                error_code=code,
-                reason=None,
-                dead_at=now,
-            )
-        case Restart(reason):
-            if delivery.state is State.CLAIMED:  # CLAIMED → PENDING is a step, but not an operator's
-                raise IllegalTransition(f"{delivery.state} → PENDING by {reason}: the lease decides.")
-            require(delivery.state, State.PENDING)
-            return Delivery(
-                available_at=now,
-                reason=reason,
-                replays=delivery.replays + (reason is Reason.REPLAYED),
-            )
-        case _:
-            assert_never(command)
+def next_attempt(
+    retry: Retry,
+    failures: int,
+    *,
+    created_at: datetime | None,
+    now: datetime,
+    u: float,
+    retry_after_seconds: float | None = None,
+) -> datetime | None:
+    """When a delivery with so many failures is tried again; None if it is DEAD.
 
-
-def _require_claimed(delivery: Delivery, after: State) -> None:
-    if delivery.state is not State.CLAIMED:
-        raise IllegalTransition(f"{delivery.state} → {after} needs a claim; nothing was changed.")
-
-
-def _unclaimed(delivery: Delivery) -> Delivery:
-    return replace(delivery, claimed_at=None, claimed_by=None)
+    It is DEAD when the budget is used up or the event is too old. `retry_after_seconds` is the handler's own wish and
+    replaces the backoff; `u` in [0, 1) is the caller's random number for the jitter.
+    """
+    age = 0.0 if created_at is None else (now - created_at).total_seconds()
+    if retry.exhausted(failures, age_seconds=age):
+        return None
+    delay = retry.delay_seconds(failures, u=u) if retry_after_seconds is None else retry_after_seconds
+    return now + timedelta(seconds=delay) if delay else now

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.core.events import Event
+from penstock.core.batch import Event
 from penstock.core.lease import Failure
 from penstock.core.limits import FAILURE_LINES, FAILURE_LINES_SECONDS
-from penstock.engine.work import Work
+from penstock.core.observe import EventsFailed, Observed
 
 logger = logging.getLogger("penstock")
 _MOST_KINDS = 1_000  # remembered
@@ -18,24 +18,24 @@ _MOST_KINDS = 1_000  # remembered
 
 @dataclass(slots=True)
 class FailureLog:
-    """Tells what failed in one group, at most so many lines a minute for each kind of error."""
+    """An observer that logs what failed in one group, at most so many lines a minute for each kind of error."""
 
-    name: str
     clock: Callable[[], float] = time.monotonic
     _kinds: dict[str, _Told] = field(default_factory=dict)
 
-    def tell(self, work: Work) -> None:
-        """Everything that failed in a lease."""
+    def __call__(self, observed: Observed) -> None:
+        if not isinstance(observed, EventsFailed):
+            return
         now = self.clock()
-        for place, failure in sorted({**work.failed, **work.dead}.items()):
+        for place, failure in sorted(observed.failures.items()):
             untold = self._turn(failure, now)
             if untold is None:
                 continue
-            event: Event = work.events[place]
+            event: Event = observed.events[place]
             more = f" (and {untold:,} like it since the last line)" if untold else ""
             logger.warning(
                 "%s: %s@%d %s failed at attempt %d: %s [%s]%s",
-                self.name,
+                observed.group,
                 event.stream,
                 event.offset,
                 event.event_id,

@@ -16,7 +16,7 @@ from penstock.core.limits import IDLE_CLAIM_SECONDS, IDLE_CLAIMS_PER_SECOND, LOO
 from penstock.errors import AWAY
 from penstock.log.log import Log
 from penstock.stores.base import Look, Sight
-from penstock.stores.waking import readable
+from penstock.stores.wake import readable
 
 logger = logging.getLogger("penstock")
 _GROWTH = 1.1  # of the pause between two looks: it stays at a tenth of the time since something happened

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from importlib import metadata
 
 from penstock.core import limits
+from penstock.core.observe import RunBegan, RunEnded, everyone
 from penstock.errors import AWAY, PenstockError
 from penstock.log.log import Log
-from penstock.stores.runs import NewRun
+from penstock.log.run_rows import NewRun
 
 logger = logging.getLogger("penstock")
 _END_TRIES = 3
@@ -109,11 +110,10 @@ def running(
 ) -> Iterator[int | None]:
     """The row of a run for as long as the block takes; its outcome is `stopped`, or the error that ended it."""
     run = begin(log, engine, groups, app)
-    if run is None:
-        yield None
-        return
-    row = RunRow(log, run, obey)
-    row.start()
+    row = None if run is None else RunRow(log, run, obey)
+    if row is not None:
+        row.start()
+    everyone.emit(RunBegan(engine, groups, run))
     outcome = "stopped"
     try:
         yield run
@@ -121,4 +121,6 @@ def running(
         outcome = f"failed: {getattr(error, 'code', type(error).__name__)}"
         raise
     finally:
-        row.end(outcome)
+        everyone.emit(RunEnded(outcome))
+        if row is not None:
+            row.end(outcome)

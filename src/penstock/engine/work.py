@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from penstock.core.batch import Events
 from penstock.core.event import NewEvent
-from penstock.core.events import Events
 from penstock.core.lease import Failure
-from penstock.engine.context import Recorded
-from penstock.engine.marks import Mark, Marks
-from penstock.engine.running import Report
-from penstock.engine.state import LeaseState, Written
+from penstock.engine.handlers.context import Recorded
+from penstock.engine.handlers.runner import Report
+from penstock.engine.handlers.state import LeaseState, Written
+from penstock.engine.isolation.marks import Mark, Marks
 
 _UNFINISHED = re.compile(b"[^%c%c]" % (Mark.DONE, Mark.FAILED), re.DOTALL)
 

@@ -13,21 +13,20 @@ from typing import Any, Protocol, TypeVar
 
 from penstock.core import limits
 from penstock.core.lease import Idle, Settled
-from penstock.engine.ahead import Ahead, Taken
-from penstock.engine.counters import Counters
-from penstock.engine.drained import GONE
-from penstock.engine.failure_log import FailureLog
-from penstock.engine.inline import Inline
-from penstock.engine.isolated import Isolated
+from penstock.core.observe import Claimed, EventsFailed, LeaseEnded, Observers, ProcessesDied
+from penstock.declare.subscription import Subscription
+from penstock.engine.drain import GONE
+from penstock.engine.handlers.state import LeaseState
+from penstock.engine.heartbeat import Watch
+from penstock.engine.idle import Waiting
+from penstock.engine.isolation.inline import Inline
+from penstock.engine.isolation.marks import Mark, Marks
+from penstock.engine.isolation.supervised import Isolated
 from penstock.engine.lookout import LookOut, Waiter, Watched
-from penstock.engine.marks import Mark, Marks
+from penstock.engine.outage import patiently
 from penstock.engine.pace import Pace
-from penstock.engine.patience import patiently
-from penstock.engine.settling import Settling
-from penstock.engine.state import LeaseState
-from penstock.engine.subscription import Subscription
-from penstock.engine.waiting import Waiting
-from penstock.engine.watch import Watch
+from penstock.engine.prefetch import Ahead, Taken
+from penstock.engine.settlement import Settling
 from penstock.engine.work import Work
 from penstock.errors import AWAY, LeaseLost, UnknownGroup
 from penstock.log.lease import Lease
@@ -74,7 +73,7 @@ class Worker:
     subscription: Subscription
     claimed_by: str
     watch: Watch
-    counters: Counters
+    observers: Observers
     until: Callable[[], bool] = lambda: False  # asked between two leases: whether to end here
     idle: Idle | None = None  # what the last look said, if it found nothing
     run_id: int | None = None  # whose row in `runs` the leases name
@@ -89,11 +88,9 @@ class Worker:
     _brought: threading.Event = field(default_factory=threading.Event)  # a settle left something to be claimed again
     _told: str | None = None  # what was last said about a target that is down
     _pace: Pace = field(init=False)
-    _failures: FailureLog = field(init=False)
 
     def __post_init__(self) -> None:
         policy = self.subscription.policy
-        self._failures = FailureLog(self.subscription.name)
         self._pace = Pace(policy.batch_seconds, policy.batch_size, least=policy.batch or 1)
         self._executor = executor_for(self.subscription, self.log.store.kind)
         self._ahead = Ahead(self._claim, self.subscription.group)
@@ -213,7 +210,7 @@ class Worker:
         if not isinstance(claimed, Lease):
             return claimed or Idle(None)
         self.watch.keep(claimed, self.subscription.policy.lease_seconds)
-        self.counters.add(leases=1)
+        self.observers.emit(Claimed(self.subscription.name, claimed.id, claimed.row.members))
         found = self._patiently(claimed.read)  # by itself: a claim that is repeated would be another lease
         if found is None:
             self._give_back(claimed)
@@ -242,7 +239,8 @@ class Worker:
     def _give_back(self, lease: Lease) -> None:
         self.watch.drop(lease)
         released = self._patiently(lease.release)
-        self.counters.add(released=released.released if released else 0)
+        if released is not None:
+            self.observers.emit(LeaseEnded(self.subscription.name, lease.id, released))
 
     # --- handle --------------------------------------------------------------------------------------------------
 
@@ -289,12 +287,13 @@ class Worker:
         self.watch.drop(lease)
         if settled is None or settled.failed or settled.released:
             self._brought.set()
+        name = self.subscription.name
         if settled is not None:
-            self._failures.tell(work)
-            self.counters.add(
-                published=settled.published, failed=settled.failed, dead=settled.dead, released=settled.released
-            )
-        self.counters.add(deaths=work.deaths)
+            self.observers.emit(LeaseEnded(name, lease.id, settled))
+            if work.failed or work.dead:
+                self.observers.emit(EventsFailed(name, work.events, {**work.failed, **work.dead}))
+        if work.deaths:
+            self.observers.emit(ProcessesDied(name, work.deaths))
 
     def _report(self, settling: Settling, pace: Pace) -> Settled:
         """Settle; where that is impossible, find the event that makes it so in smaller and smaller leases."""
@@ -308,4 +307,4 @@ class Worker:
             return settling.give_up(error)
 
     def _patiently(self, do: Callable[[], T]) -> T | None:
-        return patiently(do, self.subscription.name, self.counters, self._stopping)
+        return patiently(do, self.subscription.name, self.observers, self._stopping)

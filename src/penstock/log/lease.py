@@ -7,26 +7,25 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.core import limits
+from penstock.core.batch import Claimed, Event, Events
 from penstock.core.columns import Columns
 from penstock.core.event import parse_event_id
-from penstock.core.events import Claimed, Event, Events
 from penstock.core.lease import Effects, LeaseRow, Settled, Settlement, split_released
+from penstock.core.signals import Permanent, failure_of, is_a
 from penstock.errors import InvalidInput, NotInLease
-from penstock.log import checking
-from penstock.log.handling import Permanent, failure_of, is_a
-
-if TYPE_CHECKING:
-    from penstock.log.log import Log
+from penstock.log import checks, keyed_state, release, settle
+from penstock.log.transact import look
+from penstock.stores.base import Store
 
 
 class Lease:
     """Claimed work. Settle it once, before it expires; only this object's token is believed."""
 
-    def __init__(self, log: Log, row: LeaseRow, columns: Columns) -> None:
-        self._log = log
+    def __init__(self, store: Store, row: LeaseRow, columns: Columns) -> None:
+        self._store = store
         self._row = row
         self._versions: dict[tuple[str, str], int] = {}
         self._by_id: dict[uuid.UUID, int] | None = None
@@ -80,14 +79,15 @@ class Lease:
     def read(self) -> Lease:
         """The same lease with its events in hand, if it was claimed without them."""
         row = self._row
-        return Lease(self._log, row, row.events or self._log.store.read_lease(row))
+        return Lease(self._store, row, row.events or self._store.read_lease(row))
 
     # --- state ---------------------------------------------------------------------------------------------------
 
     def state(self, keys: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
         """The state of these keys (default: all keys of this lease); a later settle compares what was read."""
         wanted = set(self.events.ordering_keys) if keys is None else set(keys)
-        found, versions = self._log.read_state(self._row.group_id, [key for key in wanted if key is not None])
+        asked, group_id = [key for key in wanted if key is not None], self._row.group_id
+        found, versions = look(self._store, lambda tx: keyed_state.read(tx, group_id, asked, tx.now()))
         self._versions.update(versions)
         return found
 
@@ -96,13 +96,13 @@ class Lease:
     def extend(self, seconds: float | None = None) -> datetime:
         """Keep the lease for `lease_seconds` (or `seconds`) from now on."""
         if seconds is not None:
-            checking.seconds(seconds, "seconds", limits.LEASE_SECONDS_MOST)
-        self.expires_at = self._log.extend(self.id, self.token, seconds)
+            checks.seconds(seconds, "seconds", limits.LEASE_SECONDS_MOST)
+        self.expires_at = release.extend(self._store, self.id, self.token, seconds)
         return self.expires_at
 
     def release(self) -> Settled:
         """Give everything back, unblamed and due at once."""
-        return self._log.release(self.id, self.token)
+        return release.release(self._store, self.id, self.token)
 
     def settle(
         self,
@@ -126,14 +126,15 @@ class Lease:
         """
         said = failed or dead or released or state or emit or execute or effects or due_after_seconds
         if not said and unavailable is None:  # the happy path: all of it is done
-            return self._log.settle(self.id, self.token, Settlement(upto=self._row.high, versions=self._versions))
+            done = Settlement(upto=self._row.high, versions=self._versions)
+            return settle.settle(self._store, self.id, self.token, done)
         back = {self._offset(one) for one in released}
         failing = {self._offset(one): error for one, error in (failed or {}).items()}
         burying = {self._offset(one): failure_of(error) for one, error in (dead or {}).items()}
         burying |= {offset: failure_of(error) for offset, error in failing.items() if is_a(error, Permanent)}
         if len(back) + len(failing) + len(dead or {}) != len(back | failing.keys() | burying.keys()):
             raise NotInLease("An event is named with two outcomes.")
-        checking.seconds(due_after_seconds, "due_after_seconds")
+        checks.seconds(due_after_seconds, "due_after_seconds")
         upto, back = self.split(back, failing.keys() | burying.keys())
         settlement = Settlement(
             failed={o: failure_of(error) for o, error in failing.items() if o not in burying},
@@ -161,7 +162,8 @@ class Lease:
 
     def apply(self, said: Settlement) -> Settled:
         """A settle in the store's own words, for those who bring their own loop."""
-        return self._log.settle(self.id, self.token, replace(said, versions=self._versions, keys=self._keys(said)))
+        known = replace(said, versions=self._versions, keys=self._keys(said))
+        return settle.settle(self._store, self.id, self.token, known)
 
     def _keys(self, said: Settlement) -> dict[int, str | None] | None:
         """See `Settlement.keys`."""

@@ -1,46 +1,205 @@
-"""The log: everything an application calls."""
+"""The log: everything an application calls. Each method is documented here, and done in the module of its verb."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Self, Unpack
 
 from penstock.core import limits
+from penstock.core.batch import Event
 from penstock.core.columns import RowColumns
-from penstock.core.event import check_key
-from penstock.core.lease import Idle, LeaseRow, Passed, Settled, Settlement
-from penstock.errors import InvalidInput, UnknownGroup
-from penstock.log import appending, checking
-from penstock.log.grouping import Grouping
-from penstock.log.inspecting import Inspecting
+from penstock.core.event import Appended, AppendedMany, EventFields
+from penstock.core.group import Group, Position, check_settings
+from penstock.core.lease import Idle, LeaseRow, Settled, Settlement
+from penstock.core.retry import Retry
+from penstock.log import (
+    append,
+    bindings,
+    change_group,
+    create_group,
+    deliveries,
+    doctor,
+    drain,
+    groups,
+    keyed_state,
+    kill,
+    prune,
+    read,
+    readers,
+    reap,
+    redrive,
+    release,
+    replay,
+    reschedule,
+    rewind,
+    runs,
+    settle,
+    skip,
+    stats,
+)
+from penstock.log.bookkeeping import Bookkeeping
+from penstock.log.claim import Claims
+from penstock.log.deliveries import DeliveryRecord
 from penstock.log.lease import Lease
-from penstock.log.operating import Moved, Operating
-from penstock.log.readers import Reading
-from penstock.log.runs import Runs
-from penstock.log.transacting import again
-from penstock.log.writing import Writing
-from penstock.stores import claim, effects, keyed_state, reap, settle, tally
-from penstock.stores.base import Store, Transaction, UserSqlError
+from penstock.log.readers import Reader
+from penstock.log.repair import Repaired, repair
+from penstock.log.runs import NewRun, RunInfo
+from penstock.log.selection import Moved, select
+from penstock.log.stats import Stats
+from penstock.stores.base import Store, Transaction
 
 __all__ = ["Log", "Moved"]
-_IDLE_BLOCKS = 5
 
 
-class Log(Writing, Grouping, Inspecting, Operating, Reading, Runs):
-    """A durable event log in one database, made by `penstock.open(url)`. Thread-safe; open it once per process.
-
-    Append, read, groups, inspection and operating are in the classes above; claim and settle are here.
-    """
+class Log:
+    """A durable event log in one database, made by `penstock.open(url)`. Thread-safe; open it once per process."""
 
     def __init__(self, store: Store) -> None:
-        super().__init__(store)
-        self._simple: set[tuple[str, str]] = set()  # groups whose last claim found nothing but events as they come
-        self._counted = 0  # how far the tally is known to reach
-        self._noted, self._note_after = 0, 0.0  # the horizon that standbys were told last, and when they may be again
+        self.store = store
+        self._bookkeeping = Bookkeeping(store)
+        self._claims = Claims(store, self._bookkeeping)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.store.close()
+
+    # --- append and read -----------------------------------------------------------------------------------------
+
+    def append(self, stream: str, payload: Any, *, connection: Any = None, **fields: Unpack[EventFields]) -> Appended:
+        """Store one event. With `connection` it becomes part of the caller's transaction, and of nothing else.
+
+        Its fields are `type` (required), `ordering_key`, `headers`, `event_id`, `available_at`, `partition_key`,
+        `metadata` and `content_type`. The same `event_id` again is stored once and answered with `duplicate=True`.
+        """
+        return append.append(self.store, stream, {"payload": payload, **fields}, connection)
+
+    async def append_async(
+        self, stream: str, payload: Any, *, connection: Any, **fields: Unpack[EventFields]
+    ) -> Appended:
+        """`append` on an async connection of the caller's."""
+        return await append.append_async(self.store, stream, {"payload": payload, **fields}, connection)
+
+    def append_many(self, stream: str, events: Iterable[Mapping[str, Any]]) -> AppendedMany:
+        """Store many events in one transaction, at bulk speed: all of them or none."""
+        return append.append_many(self.store, stream, events)
+
+    def read(self, stream: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
+        """Events in offset order, up to the horizon: nothing can still appear between what is returned."""
+        return read.read(self.store, stream, after=after, limit=limit)
+
+    def event(self, stream: str, event_id: Any) -> Event:
+        """One event, by its id or its offset."""
+        return read.event(self.store, stream, event_id)
+
+    def streams(self) -> list[str]:
+        """The names of all streams; a stream exists by being appended to."""
+        return read.streams(self.store)
+
+    def position(self, stream: str, where: Position) -> int:
+        """The offset above which a position lies: "beginning", "end", an offset, or a time of creation."""
+        return read.position(self.store, stream, where)
+
+    # --- groups --------------------------------------------------------------------------------------------------
+
+    def create_group(
+        self,
+        stream: str,
+        group: str,
+        *,
+        start: Position = "beginning",
+        retry: Retry | None = None,
+        lease_seconds: float = limits.LEASE_SECONDS,
+        ordering: str | None = None,
+        keyed: bool = False,
+        on_dead: str = "continue",
+        types: Sequence[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        lanes: int | None = None,
+    ) -> Group:
+        """Create a group; the same call again returns it, other settings raise `GroupExists`.
+
+        A group with `ordering="key"`, or `keyed` (state without order), is worked on by lanes.
+        """
+        settings = check_settings(
+            retry=retry,
+            lease_seconds=lease_seconds,
+            ordering=ordering,
+            keyed=keyed,
+            on_dead=on_dead,
+            types=types,
+            headers=headers,
+            lanes=lanes,
+        )
+        return create_group.create(self.store, stream, group, start, settings)
+
+    def declare_group(
+        self, stream: str, group: str, *, start: Position = "beginning", by: str | None = None, **settings: Any
+    ) -> Group:
+        """What an app does with its groups: create one that is missing, update retry and lease settings.
+
+        It takes the settings of `create_group`. Another binding or order than the stored one raises `BindingChanged`.
+        """
+        return create_group.declare(self.store, stream, group, start, check_settings(**settings), by)
+
+    def groups(self, stream: str | None = None) -> list[Group]:
+        """All groups, of one stream or of the log."""
+        return groups.listed(self.store, stream)
+
+    def set_group(
+        self,
+        stream: str,
+        group: str,
+        *,
+        retry: Retry | None = None,
+        lease_seconds: float | None = None,
+        on_dead: str | None = None,
+        lanes: int | None = None,
+        by: str | None = None,
+    ) -> Group:
+        """Change the policy of a group; what is not given stays. Lanes can only be doubled. Audited."""
+        return change_group.set_group(
+            self.store, stream, group, retry=retry, lease_seconds=lease_seconds, on_dead=on_dead, lanes=lanes, by=by
+        )
+
+    def pause(self, stream: str, group: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """Hand out nothing new; open leases continue."""
+        change_group.set_paused(self.store, stream, group, True, reason, by)
+
+    def resume(self, stream: str, group: str, *, by: str | None = None) -> None:
+        """Continue after a pause."""
+        change_group.set_paused(self.store, stream, group, False, None, by)
+
+    def bind(
+        self,
+        stream: str,
+        group: str,
+        *,
+        types: Sequence[str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        by: str | None = None,
+    ) -> int:
+        """Change what the group wants, forward only; returns the offset above which the new binding holds."""
+        return bindings.bind(self.store, stream, group, types, headers, by)
+
+    def double_lanes(self, stream: str, group: str, *, by: str | None = None) -> int:
+        """Cut every lane of an ordered or keyed group in half; returns the new number of lanes."""
+        return change_group.double(self.store, stream, group, by)
+
+    def delete_group(self, stream: str, group: str, *, by: str | None = None) -> None:
+        """Delete a group and its deliveries; the events stay."""
+        change_group.delete(self.store, stream, group, by)
+
+    # --- claim and settle ----------------------------------------------------------------------------------------
 
     def claim(
         self,
@@ -67,111 +226,32 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading, Runs):
         run: int | None = None,
     ) -> Lease | Idle:
         """Like `claim`, but says when to come back."""
-        most = min(checking.count(limit, "limit"), limits.BATCH)
-        found = self._claim(stream, group, most, claimed_by, lease_seconds, run)
+        found = self._claims.claim(stream, group, limit, limits.BATCH, claimed_by, lease_seconds, run)
         if not isinstance(found, LeaseRow):
             return found
-        return Lease(self, found, found.events or self.store.read_lease(found))
+        return Lease(self.store, found, found.events or self.store.read_lease(found))
 
     def try_claim_unread(
         self, stream: str, group: str, *, limit: int, claimed_by: str, run: int | None = None
     ) -> Lease | Idle:
         """Like `try_claim`, for more events than one process wants to hold: the lease says where they are, and has
         none in hand."""
-        most = min(checking.count(limit, "limit"), limits.PIPELINE_BATCH)
-        found = self._claim(stream, group, most, claimed_by, None, run)
-        return Lease(self, found, RowColumns([])) if isinstance(found, LeaseRow) else found
-
-    def _claim(
-        self, stream: str, group: str, most: int, claimed_by: str, lease_seconds: float | None, run: int | None
-    ) -> LeaseRow | Idle:
-        if check_key(claimed_by, "claimed_by") is None:
-            raise InvalidInput("claimed_by is missing.")
-        if lease_seconds is not None:
-            checking.seconds(lease_seconds, "lease_seconds", limits.LEASE_SECONDS_MOST)
-        if most == 0:
-            return Idle(None)
-        at_once = self._claim_at_once(stream, group, most, claimed_by, lease_seconds, run)
-        if at_once is not None:
-            return at_once
-        while True:
-            found = self._run(
-                lambda tx: claim.claim(
-                    tx, stream, group, most, claimed_by, lease_seconds, run=run, read=self.store.lease_query
-                )
-            )
-            if isinstance(found, LeaseRow):
-                if found.simple and self.store.claims_at_once:
-                    self._simple.add((stream, group))
-                return found
-            if isinstance(found, Idle):
-                if found.unavailable is None:  # else nobody asked who was appending
-                    self._note_horizon(found.horizon)
-                if found.horizon - self._counted >= limits.TALLY_EVERY:  # whoever is idle counts the log
-                    self._counted = self._run(lambda tx: tally.advance(tx, blocks=_IDLE_BLOCKS))
-                return found
-            assert isinstance(found, Passed)
-
-    def _claim_at_once(
-        self, stream: str, group: str, most: int, claimed_by: str, lease_seconds: float | None, run: int | None
-    ) -> LeaseRow | None:
-        """The quick way, for small leases of groups that were as simple as that the last time."""
-        if most > limits.READ_WITH_CLAIM or (stream, group) not in self._simple:
-            return None
-        found = again(lambda: claim.at_once(self.store, stream, group, most, claimed_by, lease_seconds, run))
-        if found is None:
-            self._simple.discard((stream, group))
-        return found if isinstance(found, LeaseRow) else None
-
-    def _note_horizon(self, horizon: int) -> None:
-        """Tell standbys how far they may be read; at most once a second, and only if there is news."""
-        if not self.store.has_standbys or horizon <= self._noted or time.monotonic() < self._note_after:
-            return
-        self._noted, self._note_after = horizon, time.monotonic() + limits.NOTE_SECONDS
-        self._run(lambda tx: tx.run("horizon.note", upto=horizon))
+        found = self._claims.claim(stream, group, limit, limits.PIPELINE_BATCH, claimed_by, None, run)
+        return Lease(self.store, found, RowColumns([])) if isinstance(found, LeaseRow) else found
 
     def settle(
         self, lease_id: int, token: int, said: Settlement, *, move: Callable[[Transaction], None] | None = None
     ) -> Settled:
         """Apply a settlement; see `Lease.settle`, which makes one."""
-
-        def work(careful: bool) -> Callable[[Transaction], Settled]:
-            def settled(tx: Transaction) -> Settled:
-                answer = settle.settle(tx, lease_id, token, said, emit=appending.emitted, careful=careful, move=move)
-                emits = said.effects.emit or any(one.emit for one in said.event_effects.values())
-                if emits or answer.released:  # others may wait for it
-                    tx.wake()
-                return answer
-
-            return settled
-
-        if move is None and settle.says_done(said):
-            done = again(lambda: settle.settle_whole(self.store, lease_id, token, said))
-            if done is not None:
-                return done
-        try:
-            try:
-                return self._run(work(careful=False))
-            except UserSqlError:
-                if not any(effects.execute for effects in said.event_effects.values()):
-                    raise
-                return self._run(work(careful=True))
-        except UserSqlError as error:
-            raise effects.effect_error(error) from error
+        return settle.settle(self.store, lease_id, token, said, move)
 
     def extend(self, lease_id: int, token: int, seconds: float | None = None) -> datetime:
         """Keep a lease; see `Lease.extend`."""
-        return self._run(lambda tx: settle.extend(tx, lease_id, token, seconds))
+        return release.extend(self.store, lease_id, token, seconds)
 
     def release(self, lease_id: int, token: int) -> Settled:
         """Give a lease back; see `Lease.release`."""
-
-        def work(tx: Transaction) -> Settled:
-            answer = settle.release(tx, lease_id, token)
-            tx.wake()
-            return answer
-
-        return self._run(work)
+        return release.release(self.store, lease_id, token)
 
     def reap(
         self,
@@ -185,22 +265,199 @@ class Log(Writing, Grouping, Inspecting, Operating, Reading, Runs):
         Of all groups, of a stream's, of one, or of these `(stream, group)` pairs. Groups without an expired lease are
         not locked.
         """
-        named = None if groups is None else [(one[0], one[1]) for one in groups]
-        if stream is not None or group is not None:
-            named = [(one.stream, one.group_name) for one in self.groups(stream) if group in (None, one.group_name)]
-        ended = 0
-        for where, name in self._run(lambda tx: reap.expired_groups(tx, named), write=False):
-            with suppress(UnknownGroup):  # deleted in the meantime
-                ended += self._run(partial(reap.reap_group, stream=where, group_name=name))
-        if self.store.has_standbys:
-            self._note_horizon(self._run(lambda tx: tx.horizon(), write=False))
-        before = -1
-        while before < self._counted:
-            before, self._counted = self._counted, self._run(tally.advance)
+        ended = reap.reap(self.store, stream, group, groups)
+        self._bookkeeping.catch_up()
         return ended
 
-    def read_state(
-        self, group_id: int, keys: Sequence[str]
-    ) -> tuple[dict[str, dict[str, Any]], dict[tuple[str, str], int]]:
-        """Keyed state and its versions; see `Lease.state`."""
-        return self._run(lambda tx: keyed_state.read(tx, group_id, keys, tx.now()), write=False)
+    # --- operate on deliveries -----------------------------------------------------------------------------------
+
+    def redrive(
+        self,
+        stream: str,
+        group: str,
+        *,
+        event_ids: Iterable[Any] | None = None,
+        error: str | None = None,
+        type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> Moved:
+        """DEAD → PENDING with a fresh budget: by id, error, type or time, or all of them."""
+        which = select(event_ids=event_ids, error=error, type=type, since=since, until=until).or_all(all)
+        return redrive.redrive(self.store, stream, group, which, dry_run=dry_run, by=by)
+
+    def replay(
+        self,
+        stream: str,
+        group: str,
+        *,
+        event_ids: Iterable[Any] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        type: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> Moved:
+        """PUBLISHED → PENDING: deliver again what was finished."""
+        which = select(event_ids=event_ids, type=type, since=since, until=until).or_all(all)
+        return replay.replay(self.store, stream, group, which, dry_run=dry_run, by=by)
+
+    def rewind(
+        self,
+        stream: str,
+        group: str,
+        *,
+        to: Position,
+        state: str = "keep",
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> Moved:
+        """Deliver everything above a position again; open leases end, other groups do not move."""
+        return rewind.rewind(self.store, stream, group, to, state=state, dry_run=dry_run, by=by)
+
+    def kill(
+        self,
+        stream: str,
+        group: str,
+        *,
+        event_ids: Iterable[Any],
+        reason: str = "killed",
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> Moved:
+        """PENDING → CLAIMED → DEAD; `InFlight` for what is being worked on."""
+        return kill.kill(self.store, stream, group, event_ids, reason, dry_run=dry_run, by=by)
+
+    def reschedule(
+        self,
+        stream: str,
+        group: str,
+        *,
+        event_ids: Iterable[Any],
+        available_at: datetime,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> Moved:
+        """Move the time at which PENDING deliveries become due."""
+        return reschedule.reschedule(self.store, stream, group, event_ids, available_at, dry_run=dry_run, by=by)
+
+    def skip(self, stream: str, group: str, key: str, *, dry_run: bool = False, by: str | None = None) -> Moved:
+        """Let a key continue that halted at a dead letter; the dead letter stays DEAD."""
+        return skip.skip(self.store, stream, group, key, dry_run=dry_run, by=by)
+
+    def prune(
+        self,
+        stream: str,
+        *,
+        before: datetime | None = None,
+        upto: int | None = None,
+        keep_dead: bool = True,
+        by: str | None = None,
+    ) -> Moved:
+        """Remove events created before a time, or up to an offset, that every group has finished with.
+
+        It keeps what is needed: what a group has not finished, and, with `keep_dead`, dead letters. Leases, rows and
+        history of what is removed go along. Many short transactions: stopped in the middle, it is done so far.
+        """
+        return prune.prune(self.store, stream, before=before, upto=upto, keep_dead=keep_dead, by=by)
+
+    # --- inspect -------------------------------------------------------------------------------------------------
+
+    def deliveries(
+        self,
+        stream: str,
+        group: str,
+        *,
+        state: str | None = None,
+        type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        error: str | None = None,
+        event_ids: Iterable[Any] | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> list[DeliveryRecord]:
+        """Deliveries in offset order; pass the last one's offset as `after` for the next page."""
+        which = select(event_ids=event_ids, error=error, type=type, since=since, until=until)
+        return deliveries.deliveries(self.store, stream, group, which, state=state, after=after, limit=limit)
+
+    def delivery(self, stream: str, group: str, event_id: Any) -> DeliveryRecord:
+        """One delivery, with its attempt history; the event by its id or its offset."""
+        return deliveries.delivery(self.store, stream, group, event_id)
+
+    def stats(self, stream: str | None = None, group: str | None = None) -> Stats:
+        """Counts per state, lag and age of every group, of a stream's or of one, in time that does not grow with the
+        log."""
+        return stats.stats(self.store, stream, group)
+
+    def state(self, stream: str, group: str, key: str) -> dict[str, Any]:
+        """The state of one key, for inspection."""
+        return keyed_state.of_key(self.store, stream, group, key)
+
+    def end(self) -> int:
+        """The last offset that was given out, visible or not: what idle workers look at."""
+        return drain.end(self.store)
+
+    def drained(self, stream: str, group: str) -> bool:
+        """Whether nothing is left to do up to the horizon: nothing due, in work or waiting for a retry.
+
+        Events dated in the future and keys that halted at a dead letter do not count.
+        """
+        return drain.drained(self.store, stream, group)
+
+    def examine(self) -> list[doctor.Finding]:
+        """Whether the database is set up to keep its promises, and whether anything stands still."""
+        return doctor.examine(self.store)
+
+    def repair(self, *, by: str | None = None) -> Repaired:
+        """Make a log writable again after a restore or a failover: raise sequences, end open leases."""
+        return repair(self.store, by)
+
+    # --- streaming readers ---------------------------------------------------------------------------------------
+
+    def readers(self, stream: str, group: str) -> list[Reader]:
+        """The readers that hold claims of this group."""
+        return readers.listed(self.store, stream, group)
+
+    def release_reader(
+        self, stream: str, group: str, reader: str, *, dry_run: bool = False, by: str | None = None
+    ) -> Moved:
+        """Give back what a reader holds. Its query, if it still runs, fails with `ClaimLost`."""
+        return readers.release(self.store, stream, group, reader, dry_run=dry_run, by=by)
+
+    # --- runs of engines -----------------------------------------------------------------------------------------
+
+    def runs(self, *, all: bool = False) -> list[RunInfo]:
+        """Runs that are not over, the newest first; with `all` those that are, too (the last thousand).
+
+        One whose process was killed is `lost` once its heartbeat is old.
+        """
+        return runs.listed(self.store, all=all)
+
+    def stop_run(self, run: int, *, by: str | None = None) -> RunInfo:
+        """Stop a run gracefully, wherever it is: it hears of it with its next heartbeat, within seconds."""
+        return runs.want(self.store, run, "stop", by)
+
+    def quiet_run(self, run: int, *, by: str | None = None) -> RunInfo:
+        """Let a run finish what it has claimed, and claim nothing new until `resume_run`."""
+        return runs.want(self.store, run, "quiet", by)
+
+    def resume_run(self, run: int, *, by: str | None = None) -> RunInfo:
+        """Let a quiet run continue."""
+        return runs.want(self.store, run, "run", by)
+
+    def start_run(self, new: NewRun) -> int:
+        """Write down that a run begins; returns its id."""
+        return runs.start(self.store, new)
+
+    def beat_run(self, run: int) -> str:
+        """A run lives; returns what is wanted of it: run, quiet or stop."""
+        return runs.beat(self.store, run)
+
+    def end_run(self, run: int, outcome: str) -> None:
+        """A run is over."""
+        runs.end(self.store, run, outcome)

@@ -10,12 +10,11 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from penstock.core.event import Appended, NewEvent
+from penstock.core.event import Appended, NewEvent, check_same
 from penstock.errors import SchemaMissing, WrongDatabase
-from penstock.log import callers
-from penstock.log.callers import Caller
+from penstock.stores import callers
 from penstock.stores.base import Store, Transaction
-from penstock.stores.duplicates import check_same
+from penstock.stores.callers import Caller
 
 Steps = Generator[tuple[str, Mapping[str, Any]], Sequence[Any] | None, Appended]
 

@@ -1,85 +1,68 @@
-"""Streaming readers of a group: what they claim, and how an operator takes it back."""
+"""Streaming readers of a group: what they hold, and how an operator takes it back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from penstock.core.event import check_key
-from penstock.core.lease import Idle, LeaseRow, Passed
-from penstock.core.limits import LEASE_SECONDS_MOST, READER_FIRST_SECONDS
-from penstock.errors import MissingField
-from penstock.log import checking
-from penstock.log.operating import Moved
-from penstock.log.transacting import Transacting
-from penstock.stores import readers
-from penstock.stores.base import Store
-from penstock.stores.readers import Reader
-
-_PREFIX = "reader:"  # as it stands in `claimed_by`
+from penstock.errors import MissingField, UnknownReader
+from penstock.log import audit, checks, groups
+from penstock.log.reader_claims import CLAIMED_BY, give_back_lease
+from penstock.log.selection import Moved
+from penstock.log.transact import look, transact
+from penstock.stores.base import Row, Store, Transaction
 
 
-class Reading(Transacting):
-    """What an operator sees of readers, and does to them."""
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A reader with open claims: how many events it holds, since when, and until when."""
 
-    def readers(self, stream: str, group: str) -> list[Reader]:
-        """The readers that hold claims of this group."""
-        return self._run(lambda tx: readers.listed(tx, stream, group), write=False)
-
-    def release_reader(
-        self, stream: str, group: str, reader: str, *, dry_run: bool = False, by: str | None = None
-    ) -> Moved:
-        """Give back what a reader holds. Its query, if it still runs, fails with `ClaimLost`."""
-        known = check_key(reader, "reader")
-        if known is None:
-            raise MissingField("reader is missing.")
-        name = known.removeprefix(_PREFIX)
-        count = self._run(lambda tx: readers.release(tx, stream, group, name, dry_run=dry_run, by=checking.author(by)))
-        return Moved(count, dry_run)
+    reader: str
+    events: int
+    claimed_at: datetime
+    expires_at: datetime
 
 
-class ReaderClaims(Transacting):
-    """The claims of one group's readers, for those who read it as a stream."""
+def listed(store: Store, stream: str, group: str) -> list[Reader]:
+    """The readers of a group that hold anything."""
+    return look(store, lambda tx: _listed(tx, stream, group))
 
-    def __init__(self, store: Store, stream: str, group: str) -> None:
-        super().__init__(store)
-        self._stream = stream
-        self._group = group
 
-    def next(self, reader: str, *, after: int, limit: int, upto: int | None) -> int | Idle:
-        """The number of the next claim, or when to come back.
+def _listed(tx: Transaction, stream: str, group_name: str) -> list[Reader]:
+    group = groups.get(tx, stream, group_name)
+    by_name: dict[str, list[Row]] = {}
+    for lease in tx.rows("reader.open", group_id=group.group_id, claimed_by=None):
+        by_name.setdefault(lease.claimed_by.removeprefix(CLAIMED_BY), []).append(lease)
+    return [_reader(name, leases) for name, leases in sorted(by_name.items())]
 
-        The very first claim is held for minutes only, until its contents are asked for: a query that dies before it has
-        written anything down comes back under another name.
-        """
-        seconds = LEASE_SECONDS_MOST if after else READER_FIRST_SECONDS
-        while True:
-            found = self._run(
-                lambda tx: readers.next_claim(
-                    tx,
-                    self._stream,
-                    self._group,
-                    reader,
-                    after=after,
-                    limit=limit,
-                    lease_seconds=seconds,
-                    upto=upto,
-                )
-            )
-            if not isinstance(found, Passed):
-                return found
 
-    def settle_upto(self, reader: str, number: int) -> list[int]:
-        """Every claim up to this one is done. Returns the claims of which something was lost before."""
-        return self._run(lambda tx: readers.settle_upto(tx, self._stream, self._group, reader, number))
+def _reader(name: str, leases: Sequence[Row]) -> Reader:
+    return Reader(
+        name,
+        sum(lease.members for lease in leases),
+        min(lease.claimed_at for lease in leases),
+        min(lease.expires_at for lease in leases),
+    )
 
-    def hold(self, reader: str, number: int, *, skip_lost: bool = False) -> list[LeaseRow]:
-        """What a claim contains, held for days from now on."""
-        return self._run(lambda tx: readers.hold(tx, reader, number, LEASE_SECONDS_MOST, skip_lost=skip_lost))
 
-    def check_held(self, tokens: Mapping[int, int]) -> None:
-        """`ClaimLost` unless every lease is still the reader's."""
-        self._run(lambda tx: readers.check_held(tx, tokens), write=False)
+def release(store: Store, stream: str, group: str, reader: str, *, dry_run: bool, by: str | None) -> Moved:
+    """Give back what a reader holds, unblamed and due at once."""
+    known, author = check_key(reader, "reader"), checks.author(by)
+    if known is None:
+        raise MissingField("reader is missing.")
+    name = known.removeprefix(CLAIMED_BY)
+    return Moved(transact(store, lambda tx: _release(tx, stream, group, name, dry_run, author)), dry_run)
 
-    def horizon(self) -> int:
-        """Where the log ends now, for a query that takes what is there and ends."""
-        return self._run(lambda tx: tx.horizon(), write=False)
+
+def _release(tx: Transaction, stream: str, group_name: str, reader: str, dry_run: bool, by: str) -> int:
+    group = groups.locked(tx, stream, group_name)
+    if tx.one("reader.known", reader=reader, group_id=group.group_id) is None:
+        raise UnknownReader(f"No reader {reader!r} has ever claimed from {group_name!r} on {stream!r}.")
+    leases = tx.rows("reader.open", group_id=group.group_id, claimed_by=f"{CLAIMED_BY}{reader}")
+    if dry_run:
+        return sum(lease.members for lease in leases)
+    count = sum(give_back_lease(tx, group, lease.id) for lease in leases)
+    audit.record_for(tx, by, "release", group, count, {"reader": reader})
+    return count

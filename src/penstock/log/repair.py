@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.core.delivery import Reason
 from penstock.core.lease import Outcome
-from penstock.log.log import Log
-from penstock.stores import groups
-from penstock.stores.base import Transaction
-from penstock.stores.ending import give_back_all
-from penstock.stores.outcomes import give_back
+from penstock.log import audit, checks, groups
+from penstock.log.lease_end import give_back_all
+from penstock.log.outcomes import give_back
+from penstock.log.transact import transact
+from penstock.stores.base import Store, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +23,18 @@ class Repaired:
     leases: int  # ended
 
 
-def repair(log: Log, by: str) -> Repaired:
+def repair(store: Store, by: str | None) -> Repaired:
     """Raise every sequence above what is stored, and end every open lease.
 
     A restored lease has a holder that may not exist, or that holds a token of another history. What it held comes back
     at once, and nobody is blamed. Stop the workers first: their leases end, too, and what they are doing is done again.
     """
-    moved = log.store.make_home()
-    with log.store.transaction() as tx:
-        raised = tuple(_raise(tx))
+    author = checks.author(by)
+    moved = store.make_home()
+    raised = tuple(transact(store, _raise))
     ended = 0
-    for group in log.groups():
-        with log.store.transaction() as tx:
-            ended += _end_leases(tx, group.stream, group.group_name, by)
+    for group in groups.listed(store, None):
+        ended += transact(store, partial(_end_leases, stream=group.stream, group_name=group.group_name, by=author))
     return Repaired(moved, raised, ended)
 
 
@@ -53,5 +53,5 @@ def _end_leases(tx: Transaction, stream: str, group_name: str, by: str) -> int:
         give_back(tx, lease, group, now, Reason.RELEASED)
         give_back_all(tx, lease, Outcome.RELEASED, now)
     if leases:
-        groups.audit(tx, by, "repair", group, len(leases), {"leases": [lease.id for lease in leases]})
+        audit.record_for(tx, by, "repair", group, len(leases), {"leases": [lease.id for lease in leases]})
     return len(leases)

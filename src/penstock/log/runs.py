@@ -1,54 +1,133 @@
-"""Runs of engines: who is at work on this log, and how to tell them to stop."""
+"""Runs: one row for every run of an engine. It says that the run lives, and what is wanted of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
-from penstock.errors import InvalidInput
-from penstock.log import checking
-from penstock.log.transacting import Transacting
-from penstock.stores import runs
-from penstock.stores.runs import NewRun, RunInfo
+import orjson
+
+from penstock.core.limits import RUN_LOST_SECONDS
+from penstock.errors import InvalidInput, UnknownRun
+from penstock.log import audit, checks
+from penstock.log.transact import look, transact
+from penstock.stores.base import Row, Store, Transaction
 
 
-class Runs(Transacting):
-    """A run is a row: `penstock run` writes it, keeps it alive, obeys it and ends it."""
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A run of an engine, as of now."""
 
-    def runs(self, *, all: bool = False) -> list[RunInfo]:
-        """Runs that are not over, the newest first; with `all` those that are, too (the last thousand).
+    id: int
+    name: str
+    app: str | None
+    engine: str
+    version: str
+    host: str
+    pid: int
+    groups: tuple[str, ...]
+    started_at: datetime
+    heartbeat_at: datetime
+    wanted: str
+    ended_at: datetime | None
+    outcome: str | None
+    state: str  # running, lost (no heartbeat for long) or ended
 
-        One whose process was killed is `lost` once its heartbeat is old.
-        """
-        return self._run(lambda tx: runs.listed(tx, all=all), write=False)
 
-    def stop_run(self, run: int, *, by: str | None = None) -> RunInfo:
-        """Stop a run gracefully, wherever it is: it hears of it with its next heartbeat, within seconds."""
-        return self._want(run, "stop", by)
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """What is written down at the start of a run."""
 
-    def quiet_run(self, run: int, *, by: str | None = None) -> RunInfo:
-        """Let a run finish what it has claimed, and claim nothing new until `resume_run`."""
-        return self._want(run, "quiet", by)
+    name: str
+    app: str | None
+    engine: str
+    version: str
+    host: str
+    pid: int
+    groups: Sequence[str]
 
-    def resume_run(self, run: int, *, by: str | None = None) -> RunInfo:
-        """Let a quiet run go on."""
-        return self._want(run, "run", by)
 
-    def _want(self, run: Any, wanted: str, by: str | None) -> RunInfo:
-        known = checking.count(run, "run")
-        if known >= 2**63:
-            raise InvalidInput("run is too large.")
-        return self._run(lambda tx: runs.want(tx, known, wanted, by or checking.whoami()))
+def start(store: Store, new: NewRun) -> int:
+    """Write the row of a run that begins; returns its id."""
 
-    # --- for engines ---------------------------------------------------------------------------------------------
+    def work(tx: Transaction) -> int:
+        row = tx.one(
+            "run.start",
+            name=new.name,
+            app=new.app,
+            engine=new.engine,
+            version=new.version,
+            host=new.host,
+            pid=new.pid,
+            groups=orjson.dumps(list(new.groups)).decode(),
+            now=tx.now(),
+        )
+        assert row is not None
+        return int(row.id)
 
-    def start_run(self, new: NewRun) -> int:
-        """A run begins; returns its id."""
-        return self._run(lambda tx: runs.start(tx, new))
+    return transact(store, work)
 
-    def beat_run(self, run: int) -> str:
-        """A run lives; returns what is wanted of it: run, quiet or stop."""
-        return self._run(lambda tx: runs.beat(tx, run))
 
-    def end_run(self, run: int, outcome: str) -> None:
-        """A run is over."""
-        self._run(lambda tx: runs.end(tx, run, outcome))
+def beat(store: Store, run: int) -> str:
+    """Say that the run lives; returns what is wanted of it: run, quiet or stop. One without a row continues."""
+    row = transact(store, lambda tx: tx.one("run.beat", run=run, now=tx.now()))
+    return "run" if row is None else str(row.wanted)
+
+
+def end(store: Store, run: int, outcome: str) -> None:
+    """The run is over; the first outcome counts."""
+    transact(store, lambda tx: tx.run("run.end", run=run, outcome=outcome, now=tx.now()))
+
+
+def listed(store: Store, *, all: bool) -> list[RunInfo]:
+    """Runs, the newest first: those that are not over, or all."""
+
+    def work(tx: Transaction) -> list[RunInfo]:
+        now = tx.now()
+        return [_info(row, now) for row in tx.rows("run.list", everything=all)]
+
+    return look(store, work)
+
+
+def want(store: Store, run: Any, wanted: str, by: str | None) -> RunInfo:
+    """Tell a run to run, be quiet or stop. One that is over is left alone."""
+    known, author = checks.count(run, "run"), by or checks.whoami()
+    if known >= 2**63:
+        raise InvalidInput("run is too large.")
+    return transact(store, lambda tx: _want(tx, known, wanted, author))
+
+
+def _want(tx: Transaction, run: int, wanted: str, by: str) -> RunInfo:
+    now = tx.now()
+    known = next((_info(row, now) for row in tx.rows("run.find", run=run)), None)
+    if known is None:
+        raise UnknownRun(f"There is no run {run}.")
+    if known.state == "ended":
+        return known
+    tx.run("run.want", run=run, wanted=wanted)
+    audit.record(tx, by, f"run_{wanted}", detail={"run": run, "name": known.name, "wanted": wanted})
+    return _info(tx.rows("run.find", run=run)[0], now)
+
+
+def _info(row: Row, now: datetime) -> RunInfo:
+    lost = now - row.heartbeat_at > timedelta(seconds=RUN_LOST_SECONDS)
+    state = "ended" if row.ended_at is not None else "lost" if lost else "running"
+    groups = tuple(orjson.loads(row.groups))
+    return RunInfo(
+        row.id,
+        row.name,
+        row.app,
+        row.engine,
+        row.version,
+        row.host,
+        row.pid,
+        groups,
+        row.started_at,
+        row.heartbeat_at,
+        row.wanted,
+        row.ended_at,
+        row.outcome,
+        state,
+    )

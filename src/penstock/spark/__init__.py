@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 def register(spark: SparkSession) -> None:
     """Make `format("penstock")` known to a session. Where `pyspark_penstock` is installed Spark finds it by itself."""
-    from penstock.spark.placing import tell_master
-    from penstock.spark.source import PenstockDataSource
+    from penstock.spark.machine import tell_master
+    from penstock.spark.source.datasource import PenstockDataSource
 
     tell_master(spark)
     spark.dataSource.register(PenstockDataSource)

@@ -14,7 +14,7 @@ from pyspark.daemon import manager
 _WANTED = ("pyarrow", "pandas", "orjson", "psycopg", "psycopg_pool", "adbc_driver_postgresql.dbapi", "pyspark.worker")
 
 if __name__ == "__main__":
-    for _name in (*_WANTED, "penstock", "penstock.spark.reading", "penstock.spark.table_sink"):
+    for _name in (*_WANTED, "penstock", "penstock.spark.arrow", "penstock.spark.pipelines.sinks.table"):
         with suppress(ImportError):  # what is not installed is not needed
             importlib.import_module(_name)
     manager()

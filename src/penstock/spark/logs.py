@@ -7,7 +7,7 @@ import gc
 import os
 
 from penstock.log.log import Log
-from penstock.log.opening import open_log
+from penstock.log.open import open_log
 from penstock.spark.secrets import reveal
 
 _opened: dict[tuple[int, str], Log] = {}  # by process: what a parent opened is not its child's

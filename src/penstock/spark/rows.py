@@ -12,7 +12,7 @@ import orjson
 from penstock.core.codec import JSON, is_finite
 from penstock.core.event import NewEvent
 from penstock.errors import InvalidInput, InvalidPayload, MissingField
-from penstock.log import appending
+from penstock.log import new_events
 
 # Columns that are fields of an event. Without `payload`, all other columns together are the payload.
 FIELDS: Final = (
@@ -44,7 +44,7 @@ def check_columns(names: Sequence[str], default_type: str | None, key: str | Non
         raise MissingField("There is no column `payload`, and no other column to make one of.")
 
 
-def new_events(batch: Any, stream: str, default_type: str | None, key: str | None) -> list[NewEvent]:
+def events_of(batch: Any, stream: str, default_type: str | None, key: str | None) -> list[NewEvent]:
     """The rows of a record batch as checked events; the first bad one raises `InvalidInput`.
 
     `payload` may be text (which is taken as JSON unless `content_type` says otherwise), bytes, or anything nested,
@@ -71,7 +71,7 @@ def new_events(batch: Any, stream: str, default_type: str | None, key: str | Non
             fields["headers"] = headers[place]
         if metadata is not None:
             fields["metadata"] = _object(metadata[place])
-        events.append(appending.one(stream, fields)[0])
+        events.append(new_events.one(stream, fields)[0])
     return events
 
 

@@ -6,9 +6,8 @@ every block in its own dialect, in `.sql` files named after the verb.
 
 from __future__ import annotations
 
-import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,52 +15,13 @@ from typing import Any, Protocol
 
 from penstock.core.columns import Columns
 from penstock.core.event import EventColumns, NewEvent
+from penstock.core.finding import Finding, Level
 from penstock.core.lease import LeaseRow
 from penstock.stores.clock import Clock
 
 Row = Any  # a row whose columns are attributes; each block's SQL says which
 Call = tuple[str, dict[str, Any]]  # a block and its parameters
 StatementHook = Callable[[str, str], None]  # ("before" | "after", block): tests kill the process in here
-
-
-class UserSqlError(Exception):
-    """A statement of the user failed inside a settle."""
-
-    def __init__(self, cause: BaseException | None, message: str) -> None:
-        super().__init__(message)
-        self.cause = cause
-
-
-_FIRST_WORD = re.compile(r"(?:[\s;(]|--[^\n]*|/\*.*?\*/)*([A-Za-z]*)", re.DOTALL)
-_OR_ROLLBACK = re.compile(r"\bor\s+rollback\b", re.IGNORECASE)
-_OURS = frozenset(
-    [
-        "begin",
-        "start",
-        "commit",
-        "end",
-        "rollback",
-        "abort",
-        "savepoint",
-        "release",
-        "prepare",
-        "set",
-        "reset",
-        "attach",
-        "detach",
-        "pragma",
-        "vacuum",
-    ]
-)
-
-
-def check_user_sql(sql: str) -> None:
-    """The settle's transaction is the settle's: a statement that would begin, end or change one is refused."""
-    if _OR_ROLLBACK.search(sql):
-        raise UserSqlError(None, f"OR ROLLBACK would end the settle's own transaction: {sql[:120]}")
-    word = _FIRST_WORD.match(sql)
-    if word is not None and word[1].lower() in _OURS:
-        raise UserSqlError(None, f"{word[1].upper()} would change the settle's own transaction: {sql[:120]}")
 
 
 class Conflict(Exception):
@@ -220,8 +180,14 @@ class Store(Protocol):
     def warm(self) -> None:
         """Load what large reads need, so that the first of them need not."""
 
+    def exists(self) -> bool:
+        """Whether there is a database to connect to; a file is not created by asking."""
+
     def migrate(self) -> list[str]:
         """Create or upgrade the schema; returns the migrations that ran."""
+
+    def health(self, tx: Transaction, now: datetime) -> Iterable[Finding]:
+        """Whether the database is set up to keep the log's promises; nothing is changed."""
 
     def make_home(self) -> bool:
         """Make a log that was copied from another server one of this server's; False if it was one."""
@@ -231,3 +197,12 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Give every connection back."""
+
+
+def missing_indexes(wanted: Set[str], tx: Transaction) -> Finding:
+    """Whether every index of the schema exists."""
+    missing = sorted(wanted - {row.name for row in tx.rows("doctor.indexes")})
+    if missing:
+        todo = "Create them again as in `penstock init --sql`."
+        return Finding(Level.PROBLEM, "indexes", f"Missing: {', '.join(missing)}.", todo)
+    return Finding(Level.OK, "indexes", f"All {len(wanted)} are there.")

@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 
 _NAME = re.compile(r"^-- name: (\S+)\s*$", re.MULTILINE)
+_INDEX = re.compile(r"create (?:unique )?index (?:if not exists )?(\w+)")
 SCHEMA_RULE = re.compile(r"[a-z_][a-z0-9_]{0,40}\Z")
 
 
@@ -35,6 +36,11 @@ def migrations(dialect: str, schema: str = "penstock") -> list[tuple[int, str, s
         if file.name.endswith(".sql"):
             found.append((int(file.name[:4]), file.name[:-4], in_schema(file.read_text(encoding="utf-8"), schema)))
     return found
+
+
+def indexes(dialect: str, schema: str = "penstock") -> set[str]:
+    """The names of all indexes that the migrations create."""
+    return {name for *_, text in migrations(dialect, schema) for name in _INDEX.findall(text)}
 
 
 def in_schema(text: str, schema: str) -> str:

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.core.lease import Settled
-from penstock.engine.settling import Settling
-from penstock.engine.state import LeaseState
-from penstock.engine.subscription import Subscription
+from penstock.declare.subscription import Subscription
+from penstock.engine.handlers.state import LeaseState
+from penstock.engine.settlement import Settling
 from penstock.engine.work import Work
 from penstock.errors import AWAY, LeaseLost, PenstockError
 from penstock.log.lease import Lease

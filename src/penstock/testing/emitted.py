@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from penstock.core import codec
+from penstock.core.batch import Event
 from penstock.core.event import NewEvent
-from penstock.core.events import Event
 
 
 @dataclass(frozen=True, slots=True)

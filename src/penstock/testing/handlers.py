@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from penstock.core import limits
+from penstock.core.batch import Claimed, Event, Events
 from penstock.core.columns import RowColumns
 from penstock.core.event import NewEvent, check_key, check_time
-from penstock.core.events import Claimed, Event, Events
 from penstock.core.lease import Failure
-from penstock.engine.state import LeaseState, thaw
-from penstock.engine.subscription import Function, Policy, Subscription, handler_of
+from penstock.declare.subscription import Function, Policy, Subscription, handler_of
+from penstock.engine.handlers.state import LeaseState, thaw
 from penstock.engine.work import Work
 from penstock.errors import InvalidInput, StateNeedsKey
-from penstock.log import appending
+from penstock.log import new_events
+from penstock.log.deliveries import DeliveryRecord
 from penstock.stores.clock import Clock
-from penstock.stores.inspect import DeliveryRecord
 from penstock.testing.emitted import Emitted, of_new
 from penstock.testing.inline import InlineHandlers
 
@@ -106,8 +106,8 @@ def run_handler(
 
 def _new(payload: Any, given: Mapping[str, Any], now: datetime) -> Events:
     """An event made from what the caller says, checked like one that is appended."""
-    fields = {name: given[name] for name in given.keys() & appending.FIELDS}
-    new, _ = appending.one(given.get("stream", "test"), {"type": "test", **fields, "payload": payload})
+    fields = {name: given[name] for name in given.keys() & new_events.FIELDS}
+    new, _ = new_events.one(given.get("stream", "test"), {"type": "test", **fields, "payload": payload})
     created_at = check_time(given.get("created_at", now), "created_at")
     attempts = _whole("attempts", given.get("attempts", 1), least=1)
     failures, replays = _whole("failures", given.get("failures", 0)), _whole("replays", given.get("replays", 0))
@@ -129,7 +129,7 @@ def _stored(event: Event | DeliveryRecord, given: Mapping[str, Any], now: dateti
         "ordering_key": event.ordering_key,
         "available_at": event.available_at,
     }
-    new, _ = appending.one(event.stream, fields)
+    new, _ = new_events.one(event.stream, fields)
     leased = isinstance(event, Event) and event.state is not None
     attempts = event.attempts if leased else event.attempts + 1
     replays = event.replays if isinstance(event, Event) else max((one.replays for one in event.history), default=0)

@@ -11,12 +11,12 @@ from typing import Any
 
 from penstock.app import App
 from penstock.core.event import Appended
-from penstock.engine.declaring import declare
-from penstock.engine.subscription import Subscription
+from penstock.declare.groups import declare
+from penstock.declare.subscription import Subscription
 from penstock.errors import InvalidInput, UnknownGroup
+from penstock.log.deliveries import DeliveryRecord
 from penstock.log.log import Log
-from penstock.log.opening import open_log
-from penstock.stores.inspect import DeliveryRecord
+from penstock.log.open import open_log
 from penstock.testing import draining
 from penstock.testing.clock import VirtualClock
 from penstock.testing.draining import Drained, InlineWorker

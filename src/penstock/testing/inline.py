@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
-from penstock.engine.inline import Inline
-from penstock.engine.subscription import Function, Handler, Subscription
+from penstock.declare.subscription import Function, Handler, Subscription
+from penstock.engine.isolation.inline import Inline
 from penstock.engine.work import Work
 from penstock.errors import InvalidInput
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.cli.demo.orders import Order
-from penstock.cli.session import sqlite_path
 from penstock.log.log import Log
 from penstock.stores import blocks
 
@@ -56,7 +55,7 @@ class Database:
 @contextmanager
 def connect(log: Log, url: str) -> Iterator[Database]:
     """The application's connection, with its tables made."""
-    connection, translate = _sqlite(url) if log.store.kind == "sqlite" else _postgres(log)
+    connection, translate = _sqlite(log.store.url) if log.store.kind == "sqlite" else _postgres(log)
     try:
         database = Database(connection, translate)
         for table in _TABLES:
@@ -67,9 +66,7 @@ def connect(log: Log, url: str) -> Iterator[Database]:
 
 
 def _sqlite(url: str) -> tuple[Any, Callable[[str], str]]:
-    path = sqlite_path(url)
-    assert path is not None, "the demo needs a file"
-    connection = sqlite3.connect(path, isolation_level=None, timeout=30)
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
     return connection, lambda sql: sql.replace("penstock.", "penstock_")
 
 

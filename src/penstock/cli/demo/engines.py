@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.app import App
-from penstock.engine.running_app import Outcome, Progress, run_local
+from penstock.engine.foreground import Outcome, run_local
 from penstock.errors import EngineMissing
 from penstock.log.log import Log
 
 
 class Engine(Protocol):
-    """Something that drains an app, with somebody watching."""
+    """Something that drains an app."""
 
     pipelines: bool  # whether it runs DataFrames, too
 
     def ready(self) -> None: ...
-    def drain(self, log: Log, app: App, progress: Progress, on_stop: Callable[[], None]) -> Outcome: ...
+    def drain(self, log: Log, app: App) -> Outcome: ...
     def close(self) -> None: ...
 
 
@@ -44,8 +43,8 @@ class OnSpark:
         """Return when Spark has started."""
         self._session.result()
 
-    def drain(self, log: Log, app: App, progress: Progress, on_stop: Callable[[], None]) -> Outcome:
-        from penstock.spark.running import run_spark
+    def drain(self, log: Log, app: App) -> Outcome:
+        from penstock.spark.run import run_spark
 
         return run_spark(
             log,
@@ -54,8 +53,6 @@ class OnSpark:
             name=app.name,
             spark=self._session.result(),
             until_drained=True,
-            progress=progress,
-            on_stop=on_stop,
         )
 
     def close(self) -> None:
@@ -86,8 +83,8 @@ class OnThisMachine:
     def ready(self) -> None:
         """There is nothing to wait for."""
 
-    def drain(self, log: Log, app: App, progress: Progress, on_stop: Callable[[], None]) -> Outcome:
-        return run_local(log, app.chosen(), until_drained=True, progress=progress, on_stop=on_stop)
+    def drain(self, log: Log, app: App) -> Outcome:
+        return run_local(log, app.chosen(), until_drained=True)
 
     def close(self) -> None:
         """There is nothing to close."""

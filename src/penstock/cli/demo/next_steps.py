@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from penstock.cli.demo.shop import SCREENING
-from penstock.cli.session import without_password
+from penstock.core.urls import without_password
 
 _FILE = "sqlite:///penstock-demo.db"
 

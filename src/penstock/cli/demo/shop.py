@@ -10,9 +10,9 @@ from typing import Any
 from penstock import sinks
 from penstock.app import App
 from penstock.cli.demo.orders import BROKEN
-from penstock.core.events import Event
+from penstock.core.batch import Event
 from penstock.core.retry import Retry
-from penstock.engine.context import Context
+from penstock.engine.handlers.context import Context
 
 SCREENING, REVENUE, WINDOWS = "screening", "revenue", "windows"
 GOLD_CENTS = 1_000_000

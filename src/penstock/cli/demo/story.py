@@ -18,8 +18,8 @@ from penstock.cli.demo.database import Database
 from penstock.cli.demo.engines import Engine
 from penstock.cli.failures import INTERRUPTED
 from penstock.cli.run_display import Display
+from penstock.log.deliveries import DeliveryRecord
 from penstock.log.log import Log
-from penstock.stores.inspect import DeliveryRecord
 
 _TRANSACTION = 100  # orders in one business transaction
 _CHANGED_MIND = 20  # every so many transactions one is rolled back

@@ -12,7 +12,7 @@ from psycopg import sql
 from penstock.errors import StoreUnavailable
 from penstock.stores.base import Look
 from penstock.stores.postgres.transaction import channel_of, unfold
-from penstock.stores.waking import readable
+from penstock.stores.wake import readable
 
 if TYPE_CHECKING:
     from penstock.stores.postgres.store import PostgresStore

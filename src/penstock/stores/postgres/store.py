@@ -16,14 +16,16 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from penstock.core import moments
 from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import NewEvent
+from penstock.core.finding import Finding
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.core.limits import BUSY_SECONDS, WAKE_EVERY_SECONDS
+from penstock.core.urls import without_password
 from penstock.errors import CommitUnknown, InvalidUrl, MissingDependency, StoreClosed, StoreUnavailable
 from penstock.stores import blocks
-from penstock.stores.base import StatementHook
+from penstock.stores.base import StatementHook, Transaction
 from penstock.stores.clock import Clock
-from penstock.stores.waking import Seldom, readable
+from penstock.stores.wake import Seldom, readable
 
 try:
     import psycopg
@@ -164,11 +166,7 @@ class PostgresStore:
     @cached_property
     def safe_url(self) -> str:
         """The URL without its password."""
-        parts = urlsplit(self.url)
-        if parts.password is None:
-            return self.url
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
+        return without_password(self.url)
 
     @contextmanager
     def transaction(self, *, write: bool = True) -> Iterator[PostgresTransaction]:
@@ -186,6 +184,11 @@ class PostgresStore:
                 tx.commit()
             else:
                 connection.rollback()
+
+    def health(self, tx: Transaction, now: datetime) -> Iterator[Finding]:
+        from penstock.stores.postgres import health
+
+        return health.findings(tx, self.schema, now)
 
     def make_home(self) -> bool:
         with self.connection() as connection:
@@ -296,6 +299,9 @@ class PostgresStore:
         """Load what large reads need, so that the first of them need not."""
         if arrow.available():
             arrow.load()
+
+    def exists(self) -> bool:
+        return True  # connecting says more
 
     def migrate(self) -> list[str]:
         from penstock.stores.postgres import schema

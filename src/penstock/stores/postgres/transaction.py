@@ -17,8 +17,9 @@ from psycopg.rows import namedtuple_row, tuple_row
 
 from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import EventColumns, NewEvent
+from penstock.core.user_sql import UserSqlError, check_user_sql
 from penstock.errors import CommitUnknown
-from penstock.stores.base import Call, Row, UserSqlError, check_user_sql
+from penstock.stores.base import Call, Row
 from penstock.stores.postgres import faults
 
 if TYPE_CHECKING:
@@ -193,30 +194,30 @@ class PostgresTransaction:
         return min([last, *(unfold(bound, last) for bound in bounds)])
 
     def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
-        from penstock.stores.postgres import appending
+        from penstock.stores.postgres import bulk
 
         hook = self._store.hook
         if hook is not None:
             hook("before", "append")
-        duplicates = appending.append(self._connection, self._store, events, unique=unique)
+        duplicates = bulk.append(self._connection, self._store, events, unique=unique)
         if hook is not None:
             hook("after", "append")
         return duplicates
 
     def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID) -> None:
-        from penstock.stores.postgres import appending
+        from penstock.stores.postgres import bulk
 
         hook = self._store.hook
         if hook is not None:
             hook("before", "stage")
-        appending.stage(self._connection, self._store, events, attempt)
+        bulk.stage(self._connection, self._store, events, attempt)
         if hook is not None:
             hook("after", "stage")
 
     def stage_rows(self, rows: Sequence[tuple[int | None, bytes]], attempt: uuid.UUID) -> None:
-        from penstock.stores.postgres import appending
+        from penstock.stores.postgres import bulk
 
-        appending.stage_rows(self._connection, self._store, rows, attempt)
+        bulk.stage_rows(self._connection, self._store, rows, attempt)
 
     def user_sql(self, sql: str, params: Sequence[Any]) -> None:
         hook = self._store.hook

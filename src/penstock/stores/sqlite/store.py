@@ -17,13 +17,15 @@ from typing import Any, cast
 
 from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import EventColumns, NewEvent
+from penstock.core.finding import Finding
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
+from penstock.core.user_sql import UserSqlError, check_user_sql
 from penstock.errors import CommitUnknown, EffectFailed, InvalidUrl
 from penstock.stores import blocks
-from penstock.stores.base import Call, Conflict, Row, StatementHook, UserSqlError, check_user_sql
+from penstock.stores.base import Call, Conflict, Row, StatementHook, Transaction
 from penstock.stores.clock import Clock
-from penstock.stores.sqlite import appending
+from penstock.stores.sqlite import bulk
 from penstock.stores.sqlite.checkpoint import Checkpointer
 from penstock.stores.sqlite.connections import Connections
 from penstock.stores.sqlite.faults import IOERR, code_of, is_the_stores, named, patiently
@@ -126,9 +128,7 @@ class SqliteTransaction:
         if hook is not None:
             hook("before", "append")
         created_at = self._store.now()
-        duplicates = appending.append(
-            self._connection, self._store.blocks, events, unique=unique, created_at=created_at
-        )
+        duplicates = bulk.append(self._connection, self._store.blocks, events, unique=unique, created_at=created_at)
         if hook is not None:
             hook("after", "append")
         return duplicates
@@ -137,7 +137,7 @@ class SqliteTransaction:
         hook = self._store.hook
         if hook is not None:
             hook("before", "stage")
-        appending.stage(self._connection, self._store.blocks, events, attempt)
+        bulk.stage(self._connection, self._store.blocks, events, attempt)
         if hook is not None:
             hook("after", "stage")
 
@@ -334,10 +334,18 @@ class SqliteStore:
     def warm(self) -> None:
         """Nothing has to be loaded."""
 
+    def exists(self) -> bool:
+        return os.path.exists(self.path)
+
     def migrate(self) -> list[str]:
         from penstock.stores.sqlite import schema
 
         return schema.migrate(self)
+
+    def health(self, tx: Transaction, now: datetime) -> Iterator[Finding]:
+        from penstock.stores.sqlite import health
+
+        return health.findings(tx)
 
     def make_home(self) -> bool:
         """A file is at home wherever it is."""

@@ -12,10 +12,10 @@ from uuid import UUID
 
 from penstock.app import App
 from penstock.core.retry import Retry
+from penstock.log.deliveries import DeliveryRecord
 from penstock.log.lease import Lease
 from penstock.log.log import Log
-from penstock.log.opening import open_log
-from penstock.stores.inspect import DeliveryRecord
+from penstock.log.open import open_log
 from penstock.testing.clauses.scratch import scratch_log
 from penstock.testing.clock import VirtualClock
 from penstock.testing.harness import Harness

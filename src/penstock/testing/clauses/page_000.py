@@ -9,8 +9,8 @@ from penstock.core.delivery import State
 from penstock.core.lease import Settlement
 from penstock.core.lifecycle import TRANSITIONS
 from penstock.core.retry import Retry
+from penstock.core.signals import Permanent, RetryLater
 from penstock.errors import IllegalTransition, LeaseLost
-from penstock.log.handling import Permanent, RetryLater
 from penstock.testing.clauses.bench import Bench, guarantees, refuses
 from penstock.testing.clauses.registry import clause
 

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.app import App
 from penstock.core.lease import Settlement
 from penstock.core.retry import Retry
-from penstock.log.opening import open_log
+from penstock.log.open import open_log
 from penstock.testing.clauses.bench import Bench
 from penstock.testing.clauses.registry import clause
 

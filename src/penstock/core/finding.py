@@ -1,0 +1,36 @@
+"""What a look at the health of a log finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, what was found, and what to do about it."""
+
+    level: Level
+    check: str
+    what: str
+    todo: str | None = None
+
+
+def duration(seconds: float) -> str:
+    """A duration in the one unit that matters.
+
+    >>> duration(0.85), duration(12), duration(180), duration(2 * 86_400)
+    ('850ms', '12s', '3m', '2d')
+    """
+    for limit, size, unit in ((1, 0.001, "ms"), (120, 1, "s"), (7200, 60, "m"), (172_800, 3600, "h")):
+        if abs(seconds) < limit:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds / 86_400:.0f}d"

@@ -1,0 +1,101 @@
+"""What a user declared about a pipeline: a function from DataFrame to DataFrame, its group, and where the rows go."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from penstock.core import limits
+from penstock.core.binding import check_patterns
+from penstock.core.event import check_name
+from penstock.core.retry import Retry
+from penstock.declare.subscription import Function
+from penstock.errors import InvalidInput, InvalidPipeline
+from penstock.log.groups import Group
+from penstock.log.log import Log
+
+
+class Sink:
+    """Where the rows of a pipeline go; the kinds are in `penstock.sinks`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A function that Spark runs for every batch of a group."""
+
+    stream: str
+    group: str
+    function: Function
+    sink: Sink
+    types: tuple[str, ...] | None = None
+    start: str | int | datetime = "beginning"
+    retry: Retry = field(default_factory=Retry)
+    lease_seconds: float = limits.LEASE_SECONDS
+    headers: Mapping[str, str] | None = None
+    batch_size: int = limits.PIPELINE_BATCH
+
+    def __post_init__(self) -> None:
+        check_name(self.stream, "stream")
+        check_name(self.group, "group")
+        check_patterns(self.types)
+        check_function(self.function)
+        if not isinstance(self.sink, Sink):
+            raise InvalidPipeline(f"sink takes one of penstock.sinks (Table, Stream, …), not {self.sink!r}.")
+        if not isinstance(self.retry, Retry):
+            raise InvalidInput(f"retry takes a penstock.Retry, not {self.retry!r}.")
+        seconds = self.lease_seconds
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _MOST_SECONDS:
+            raise InvalidInput(f"lease_seconds must be a positive number of at most {_MOST_SECONDS:,g}.")
+        size = self.batch_size
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= limits.PIPELINE_BATCH:
+            raise InvalidInput(f"batch_size must be a whole number between 1 and {limits.PIPELINE_BATCH:,}.")
+
+    @property
+    def name(self) -> str:
+        return f"{self.stream}/{self.group}"
+
+
+_MOST_SECONDS = limits.LEASE_SECONDS_MOST
+
+
+def check_function(function: Any) -> None:
+    """A pipeline is a plain function of one DataFrame; `InvalidPipeline` for anything else."""
+    name = getattr(function, "__qualname__", repr(function))
+    if not callable(function):
+        raise InvalidPipeline(f"{name} is not a function.")
+    if inspect.iscoroutinefunction(function):
+        raise InvalidPipeline(f"{name} is async: Spark would not wait for it. Write a plain function.")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidPipeline(f"{name} is a generator: return one DataFrame instead of yielding.")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(f"{name} has no signature that can be read: {error}.") from error
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        raise InvalidPipeline(f"{name}{signature} must take one DataFrame: {error}.") from error
+
+
+def check_local(pipelines: Sequence[Pipeline]) -> None:
+    """The local engine has no DataFrames."""
+    if pipelines:
+        names = ", ".join(one.group for one in pipelines)
+        raise InvalidInput(f"Pipelines run on Spark only: {names}. Use the Spark engine, or name the other groups.")
+
+
+def declare_pipeline(log: Log, pipeline: Pipeline, by: str) -> Group:
+    """Create the group, or bring its policy up to date; another binding is refused."""
+    return log.declare_group(
+        pipeline.stream,
+        pipeline.group,
+        start=pipeline.start,
+        retry=pipeline.retry,
+        lease_seconds=pipeline.lease_seconds,
+        types=pipeline.types,
+        headers=pipeline.headers,
+        by=by,
+    )

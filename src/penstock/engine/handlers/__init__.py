@@ -1,0 +1,1 @@
+"""Calling handlers: one event or many, with a context and keyed state."""

@@ -1,0 +1,113 @@
+"""What a handler gets beside its event: effects that happen exactly once, with the settle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Unpack
+from uuid import UUID
+
+from penstock.core import codec
+from penstock.core.batch import Event
+from penstock.core.event import EventFields, NewEvent
+from penstock.core.user_sql import UserSqlError, check_user_sql
+from penstock.engine.handlers.state import KeyState, Written
+from penstock.errors import EffectRefused, InvalidInput
+from penstock.log import new_events
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What one event wants to happen if it succeeds."""
+
+    key: str | None = None
+    state: Written = field(default_factory=dict)
+    emit: list[tuple[NewEvent, bool]] = field(default_factory=list)  # and whether its id was chosen
+    execute: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+
+    @property
+    def refusable(self) -> bool:
+        """Whether the database may yet refuse a part of it: the user's SQL, or an id of the user's choice."""
+        return bool(self.execute) or any(chosen for _, chosen in self.emit)
+
+
+_PLAIN = (type(None), bool, float, bytes, datetime, date, time, timedelta, Decimal, UUID)
+
+
+def _parameter(value: Any) -> Any:
+    """A value that every driver takes, as it is now; what only this process understands is refused."""
+    kind = type(value)
+    if kind in _PLAIN or (kind is int and -(2**63) <= value < 2**63):
+        return value
+    if kind is str:
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise EffectRefused(f"A parameter is not valid text: {error}.") from error
+        return value
+    if kind in (list, tuple):
+        return [_parameter(one) for one in value]
+    raise EffectRefused(f"A parameter of type {kind.__name__} cannot be stored: {value!r:.80}. Pass a plain value.")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What the contexts of a lease have in common."""
+
+    group: str
+    token: int
+
+
+class Context:
+    """Effects made through it commit together with the event's outcome, or not at all."""
+
+    __slots__ = ("_event", "_given", "_scope", "recorded", "state")
+
+    def __init__(self, event: Event, state: KeyState, scope: Scope) -> None:
+        self._event = event
+        self._scope = scope
+        self._given = state
+        self.state = state  # values that belong to this event's ordering key in this group
+        self.recorded: Recorded | None = None  # what the event asked for, but for its state
+
+    @property
+    def token(self) -> int:
+        """A number that grows with every claim: fence other systems with it."""
+        return self._scope.token
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same text over all attempts and redrives of this delivery; a replay appends its number."""
+        event = self._event
+        replays = event.replays
+        return f"{self._scope.group}:{event.event_id}" + (f":{replays}" if replays else "")
+
+    def emit(self, stream: str, payload: Any, **fields: Unpack[EventFields]) -> None:
+        """Append an event to a stream of the same log, with the settle. It takes the fields of `log.append`."""
+        # Bad fields are refused here, where the handler can be blamed; good ones are kept as they are now.
+        new, chosen = new_events.one(stream, {"payload": payload, **fields})
+        self._record().emit.append((new, chosen))
+
+    def execute(self, sql: str, params: Sequence[Any] = ()) -> None:
+        """Run a statement in the settle's transaction; `?` stands for a parameter on every store."""
+        if not isinstance(sql, str) or not isinstance(params, list | tuple):
+            raise InvalidInput("execute takes a statement and a list of parameters.")
+        try:
+            check_user_sql(sql)
+        except UserSqlError as error:
+            raise EffectRefused(str(error)) from error
+        self._record().execute.append((codec.plain(sql), tuple(_parameter(one) for one in params)))
+
+    def _record(self) -> Recorded:
+        if self.recorded is None:
+            self.recorded = Recorded()
+        return self.recorded
+
+    @property
+    def written(self) -> Written:
+        """The state this event wrote."""
+        if self.state is not self._given:
+            raise InvalidInput("ctx.state was replaced and would be lost: set values, as in ctx.state['total'] = 3.")
+        return self._given.written

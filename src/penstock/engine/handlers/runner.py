@@ -1,0 +1,355 @@
+"""Handlers are called here, in this process: one event after the other, or several at once."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.core.batch import Event, Events
+from penstock.core.event import NewEvent
+from penstock.core.lease import Failure
+from penstock.core.limits import HELD_PER_LEASE
+from penstock.core.signals import Permanent, Unavailable, failure_of, is_a
+from penstock.declare.subscription import Handler, Subscription
+from penstock.engine.handlers.context import Context, Recorded, Scope
+from penstock.engine.handlers.key_turns import Turns
+from penstock.engine.handlers.state import KeyState, LeaseState, Missing, Written
+from penstock.engine.isolation.marks import Mark, Marks
+from penstock.errors import InvalidHandler
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of some events of a lease, by their place in it."""
+
+    failed: dict[int, Failure] = field(default_factory=dict)
+    dead: dict[int, Failure] = field(default_factory=dict)
+    unavailable: Failure | None = None
+    suspects: dict[int, Failure] = field(default_factory=dict)  # one of them is to blame: nobody knows which
+    # What succeeded asks for. Every effect belongs to its event; state is put together by key until an event comes that
+    # the settle may yet refuse: then it suffices to know whose writes it holds.
+    effects: dict[int, Recorded] = field(default_factory=dict)
+    state: dict[str, Written] = field(default_factory=dict)
+    writers: dict[str, list[int]] = field(default_factory=dict)  # of `state`: places, in order
+    emit: list[tuple[int, NewEvent]] = field(default_factory=list)  # each with the place of its event, in order
+
+
+@dataclass(slots=True)
+class Job:
+    """A part of a lease that is to be run."""
+
+    events: Events
+    base: int  # the place of its first event in the lease
+    marks: Marks
+    state: LeaseState
+    held: dict[str, int]  # keys of an ordered group that wait, and the place behind which they do
+    token: int
+    report: Report = field(default_factory=Report)
+    apart: set[str] = field(default_factory=set)  # keys whose state is told from a copy, not from what there is
+    scope: Scope = field(init=False)  # what the contexts of its events have in common
+
+    def keep(self, key: str, written: Written, place: int | None) -> None:
+        """An event of this key succeeded and wrote state. With its place it is told together with that of others."""
+        told = self.report.state
+        if (mine := told.get(key)) is not None and mine is self.state.of(key):
+            told[key] = mine.copy()  # what is told and what there is were the same so far
+        self.apart.add(key)
+        self.state.keep(key, written)
+        if place is not None:
+            told.setdefault(key, {}).update(written)
+            self.report.writers.setdefault(key, []).append(place)
+
+
+class Runner:
+    """Calls the handlers of one group."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._policy = subscription.policy
+        self._ordered, self._keyed = subscription.ordered, subscription.keyed
+        self._by_type: dict[str, Handler | None] = {}
+        self.itemized = False  # effects event by event: from the first that may be refused, until the lease ends
+        self._waiting = 0  # events of the lease that wait behind one of their key
+        self._loop: asyncio.Runner | None = None
+        why = None if self._keyed else "The group was declared with keyed=False and has no state."
+        self._no_state = KeyState(Missing(why))
+
+    def begin(self) -> None:
+        """A new lease."""
+        self.itemized, self._waiting = False, 0
+
+    def run(self, job: Job) -> Report:
+        """Run what is untouched, until the end or until the stop flag is up."""
+        job.scope = Scope(self._subscription.group, job.token)
+        self._call_all(job)
+        job.report.emit.sort(key=lambda one: one[0])  # in offset order
+        return job.report
+
+    def _call_all(self, job: Job) -> None:
+        handlers = self._subscription.handlers
+        if any(handler.is_async for handler in handlers):
+            self._in_loop(self._several_async(job))
+        elif self._policy.concurrency > 1:
+            self._several(job)
+        elif len(handlers) == 1 and handlers[0].types is None:
+            self._only(job, handlers[0].function, handlers[0].wants_context)
+        else:
+            self._one_by_one(job)
+
+    def _in_loop(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._loop is None:
+            self._loop = asyncio.Runner()
+        self._loop.run(work)
+
+    def close(self) -> None:
+        """End the event loop, if there is one."""
+        if self._loop is not None:
+            self._loop.close()
+
+    # --- one after the other -------------------------------------------------------------------------------------
+
+    def _only(self, job: Job, handle: Callable[..., Any], wants_context: bool) -> None:  # noqa: PLR0912, PLR0915 - one loop
+        """The short way: one handler that wants everything. Every call that is saved here is saved for every event."""
+        scope = job.scope
+        stop, slots, marks, base, events = job.marks.stop, job.marks.slots, job.marks.events, job.base, job.events
+        ordered = self._ordered
+        done = Mark.DONE.value
+        keys = events.ordering_keys if wants_context and self._keyed else None
+        state, told, writers, apart = job.state.frozen(), job.report.state, job.report.writers, job.apart
+        no_state = self._no_state
+        for index in range(len(events)):
+            place = base + index
+            if marks[place]:
+                continue
+            if stop[0]:
+                break
+            if ordered and self._held(job, index):
+                continue
+            slots[0] = place + 1
+            event = Event(events, index)
+            try:
+                if wants_context:
+                    if keys is None or (key := keys[index]) is None:
+                        used = no_state
+                    else:
+                        used = KeyState({} if (names := state.get(key)) is None else names)
+                    context = Context(event, used, scope)
+                    answer = handle(event, context)
+                    if answer is not None:
+                        _refuse_coroutine(answer)
+                    if context.recorded is not None or self.itemized or context.state is not used:
+                        self._keep(job, index, context)
+                    elif (written := used.written) and key is not None:
+                        if used.special or names is None:
+                            job.keep(key, written, place)
+                        else:
+                            names.update(written)
+                            if (places := writers.get(key)) is not None:
+                                places.append(place)
+                                if apart and key in apart:
+                                    told[key].update(written)
+                            else:
+                                writers[key] = [place]
+                                if len(names) == len(written):  # all that the key has: both are the same from now on
+                                    told[key] = names
+                                else:
+                                    told[key] = written.copy()
+                                    apart.add(key)
+                elif (answer := handle(event)) is not None:
+                    _refuse_coroutine(answer)
+            except BaseException as error:  # whatever a handler raises is an outcome of its event
+                self._failed(job, index, error)
+            else:
+                marks[place] = done
+        slots[0] = 0
+
+    def _one_by_one(self, job: Job) -> None:
+        marks = job.marks
+        for index in range(len(job.events)):
+            if marks.events[job.base + index]:
+                continue
+            if marks.stop[0]:
+                break
+            if not self._held(job, index):
+                marks.slots[0] = job.base + index + 1
+                self._call(job, index)
+        marks.slots[0] = 0
+
+    def _call(self, job: Job, index: int) -> None:
+        event = Event(job.events, index)
+        try:
+            handler, context = self._prepare(job, event)
+            answer = handler.function(event) if context is None else handler.function(event, context)
+            if answer is not None:
+                _refuse_coroutine(answer)
+            self._done(job, index, context)
+        except BaseException as error:  # SystemExit, too
+            self._failed(job, index, error)
+
+    def _prepare(self, job: Job, event: Event) -> tuple[Handler, Context | None]:
+        handler = self._handler(event.event_type)
+        return handler, self._context(job, event) if handler.wants_context else None
+
+    def _handler(self, kind: str) -> Handler:
+        if kind not in self._by_type:
+            self._by_type[kind] = self._subscription.handler_for(kind)
+        handler = self._by_type[kind]
+        if handler is None:
+            raise Permanent(f"no handler of the group {self._subscription.group!r} wants events of type {kind!r}")
+        return handler
+
+    def _context(self, job: Job, event: Event) -> Context:
+        key = event.ordering_key if self._keyed else None
+        return Context(event, self._no_state if key is None else KeyState(job.state.of(key)), job.scope)
+
+    # --- several at once -----------------------------------------------------------------------------------------
+
+    def _turns(self, job: Job) -> Turns:
+        untouched = [index for index in range(len(job.events)) if not job.marks.events[job.base + index]]
+        by_key = self._ordered or self._keyed
+        return Turns(untouched, job.events.ordering_keys if by_key else None)
+
+    def _several(self, job: Job) -> None:
+        turns = self._turns(job)
+        changed = threading.Condition()
+        running = 0
+
+        def work(slot: int) -> None:
+            nonlocal running
+            while True:
+                with changed:
+                    while (index := None if job.marks.stop[0] else turns.take()) is None and running:
+                        changed.wait()
+                    if index is None:
+                        changed.notify_all()
+                        return
+                    running += 1
+                if not self._held(job, index):
+                    job.marks.slots[slot] = job.base + index + 1
+                    self._call(job, index)
+                    job.marks.slots[slot] = 0
+                with changed:
+                    running -= 1
+                    turns.done(index)
+                    changed.notify_all()
+
+        count = min(self._policy.concurrency, len(job.events))
+        threads = [threading.Thread(target=work, args=(slot,), daemon=True) for slot in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    async def _several_async(self, job: Job) -> None:
+        turns = self._turns(job)
+        free = list(range(self._policy.concurrency))
+        running: dict[asyncio.Task[None], tuple[int, int]] = {}
+        while True:
+            while free and not job.marks.stop[0] and (index := turns.take()) is not None:
+                if self._held(job, index):
+                    turns.done(index)
+                    continue
+                slot = free.pop()
+                job.marks.slots[slot] = job.base + index + 1
+                running[asyncio.create_task(self._call_async(job, index))] = (index, slot)
+            if not running:
+                return
+            finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in finished:
+                index, slot = running.pop(task)
+                job.marks.slots[slot] = 0
+                free.append(slot)
+                turns.done(index)
+
+    async def _call_async(self, job: Job, index: int) -> None:
+        event = Event(job.events, index)
+        limit = asyncio.timeout(self._policy.timeout_seconds)
+        context = None
+        try:
+            async with limit:
+                handler, context = self._prepare(job, event)
+                await (handler.function(event) if context is None else handler.function(event, context))
+            self._done(job, index, context)
+        except BaseException as error:
+            late = is_a(error, TimeoutError) and limit.expired()
+            self._failed(job, index, TimedOut(self._policy.timeout_seconds) if late else error)
+
+    # --- outcomes ------------------------------------------------------------------------------------------------
+
+    def _held(self, job: Job, index: int) -> bool:
+        """Whether an event of an ordered group waits behind an unresolved one of its key."""
+        if not job.held:
+            return False
+        key = job.events.ordering_keys[index]
+        if key is None or job.base + index <= job.held.get(key, job.base + index):
+            return False
+        job.marks.events[job.base + index] = Mark.HELD
+        self._waiting += 1
+        if self._waiting >= HELD_PER_LEASE:
+            job.marks.stop[0] = 1  # each becomes a row, which is dear; what is not begun goes back as a range
+        return True
+
+    def _done(self, job: Job, index: int, context: Context | None) -> None:
+        if context is not None:
+            self._keep(job, index, context)
+        job.marks.events[job.base + index] = Mark.DONE
+
+    def _keep(self, job: Job, index: int, context: Context) -> None:
+        """What an event that succeeded asks for: its state together with that of its key, until an event comes that the
+        settle may refuse; from then on event by event. Events of one key come one after the other, so the last value of
+        a state counts."""
+        recorded, written = context.recorded, context.written
+        if recorded is None and not written:
+            return
+        key = job.events.ordering_keys[index]
+        if recorded is not None and recorded.refusable:
+            self.itemized = True
+        if written:
+            assert key is not None
+            job.keep(key, written, None if self.itemized else job.base + index)
+        if self.itemized:
+            recorded = recorded or Recorded()
+            if written:
+                recorded.key, recorded.state = key, written
+            job.report.effects[job.base + index] = recorded
+        elif recorded is not None:
+            job.report.emit += [(job.base + index, event) for event, _ in recorded.emit]
+
+    def _unresolved(self, job: Job, index: int) -> None:
+        """In an ordered group the key of this event does not go on behind it."""
+        if self._ordered and (key := job.events.ordering_keys[index]) is not None:
+            place = job.base + index
+            job.held[key] = min(place, job.held.get(key, place))
+
+    def _failed(self, job: Job, index: int, error: BaseException | str) -> None:
+        place = job.base + index
+        self._unresolved(job, index)
+        if is_a(error, Unavailable):
+            job.report.unavailable = failure_of(error)
+            job.marks.events[place] = Mark.BACK
+            job.marks.stop[0] = 1  # no use in trying the others
+            return
+        which = job.report.dead if is_a(error, Permanent) else job.report.failed
+        which[place] = failure_of(error)
+        job.marks.events[place] = Mark.FAILED
+
+
+def _refuse_coroutine(answer: Any) -> None:
+    """What a handler returns is ignored, unless somebody would have had to wait for it."""
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise InvalidHandler("The handler returned a coroutine that nobody awaits: declare it with `async def`.")
+
+
+class TimedOut(Exception):
+    """The handler did not answer in time."""
+
+    code = "timed_out"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"timed_out: no answer within {seconds:g} s")

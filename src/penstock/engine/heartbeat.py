@@ -1,0 +1,120 @@
+"""A thread that keeps leases alive while handlers work, and tells them when their time is up."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.engine.isolation.marks import Marks
+from penstock.errors import AWAY, LeaseLost
+from penstock.log.lease import Lease
+
+logger = logging.getLogger("penstock")
+
+_TICK = 0.05
+_BEATS = 3  # per lease: two may be missed
+
+
+@dataclass(slots=True)
+class _Watched:
+    lease: Lease
+    lease_seconds: float
+    next_beat: float
+    marks: Marks | None = None
+    seconds: float = 0.0  # of work, from the first event on
+    stop_at: float | None = None
+    stuck_seconds: float | None = None  # an event that runs longer than this is not waited for
+    seen: tuple[list[int], float] = ([], 0.0)
+
+
+class Watch:
+    """Heartbeats and time limits of all leases of one engine."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._watched: dict[int, _Watched] = {}
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="penstock-watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def keep(self, lease: Lease, lease_seconds: float) -> None:
+        """Keep a lease alive from here on, until `drop`."""
+        with self._changed:
+            self._watched[lease.id] = _Watched(lease, lease_seconds, time.monotonic() + lease_seconds / _BEATS)
+            self._changed.notify()
+
+    def drop(self, lease: Lease) -> None:
+        """The lease ends now: no beat may follow."""
+        with self._changed:
+            self._watched.pop(lease.id, None)
+
+    @contextmanager
+    def limit(self, lease: Lease, marks: Marks, seconds: float, stuck_seconds: float | None) -> Iterator[None]:
+        """Raise the stop flag after so many seconds of work, counted from the moment its first event is offered to the
+        handler: however long a process takes to load, a lease is not over before it began."""
+        with self._changed:
+            watched = self._watched.get(lease.id)
+            if watched is not None:
+                watched.marks, watched.seconds, watched.stuck_seconds = marks, seconds, stuck_seconds
+            else:
+                marks.stop[0] = 1  # it was lost while it waited for its turn
+        try:
+            yield
+        finally:
+            with self._changed:
+                if watched is not None:
+                    watched.marks = None
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._closed:
+                    return
+                self._changed.wait(_TICK if self._watched else None)
+                due = [one for one in self._watched.values() if self._look(one, time.monotonic())]
+            for one in due:
+                self._beat(one)
+
+    def _look(self, one: _Watched, now: float) -> bool:
+        """Raise the stop flag when it is time; say whether a beat is due."""
+        if one.marks is not None:
+            if one.stop_at is None and one.marks.begun():
+                one.stop_at = now + one.seconds
+            if one.stop_at is not None and now >= one.stop_at:
+                one.marks.stop[0] = 1
+        return now >= one.next_beat and not self._stuck(one, now)
+
+    def _stuck(self, one: _Watched, now: float) -> bool:
+        """An inline handler that hangs cannot be ended; its lease can be left to expire."""
+        if one.marks is None or one.stuck_seconds is None:
+            return False
+        running = one.marks.running()
+        if running != one.seen[0]:
+            one.seen = (running, now)
+        return bool(running) and now - one.seen[1] > one.stuck_seconds
+
+    def _beat(self, one: _Watched) -> None:
+        one.next_beat = time.monotonic() + one.lease_seconds / _BEATS
+        try:
+            one.lease.extend()
+        except LeaseLost:
+            with self._changed:  # nobody takes the marks away meanwhile
+                self._watched.pop(one.lease.id, None)
+                if one.marks is not None:
+                    one.marks.stop[0] = 1  # whatever it still does will not count
+        except Exception as error:  # whatever it is, the other leases need this thread
+            if not isinstance(error, AWAY):
+                logger.warning("lease %d: its heartbeat failed: %s", one.lease.id, error)
+            one.next_beat = time.monotonic() + one.lease_seconds / _BEATS / 4  # the database is away: soon again

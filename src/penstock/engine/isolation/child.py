@@ -1,0 +1,111 @@
+"""The process a handler runs in. It holds no lease and no connection: whatever happens to it happens to one event."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.core.batch import Claimed, Events
+from penstock.core.columns import unpack
+from penstock.core.lease import Failure
+from penstock.core.signals import failure_of
+from penstock.declare.portable import Travelling
+from penstock.engine.handlers.batch import runner_for
+from penstock.engine.handlers.runner import Job, Runner
+from penstock.engine.handlers.state import LeaseState, Stored
+from penstock.engine.isolation import wire
+from penstock.engine.isolation.marks import Marks
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The answer: the handlers are loaded, or not."""
+
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A new lease, and what is known before its first event is handled."""
+
+    token: int
+    state: dict[str, dict[str, Stored]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some events of the lease; they follow as the message's body."""
+
+    begin: Begin | None
+    base: int
+    kind: str
+    stream: str
+    claim: Claimed | None
+
+
+def main(connection_fd: int, marks_fd: int, parent: int) -> None:
+    """Serve one engine until it closes its end, or dies."""
+    _belong_to(parent)
+    with socket.socket(fileno=connection_fd) as connection:
+        first = wire.receive(connection)
+        if first is None:
+            return
+        hello: Travelling = first[0]
+        sys.path[:] = hello.path
+        sys.argv[:] = hello.arguments
+        try:
+            subscription = hello.load()
+        except BaseException as error:
+            _send(connection, Ready(failure_of(error)))
+            return
+        marks = Marks(hello.policy.concurrency, hello.policy.batch_size, marks_fd)
+        for name in hello.modules:
+            with suppress(ImportError):
+                importlib.import_module(name)
+        _send(connection, Ready())
+        gc.freeze()  # what is loaded stays: the collector need not look at it again
+        _serve(connection, runner_for(subscription), marks)
+
+
+def _serve(connection: socket.socket, runner: Runner, marks: Marks) -> None:
+    state, held, token = LeaseState(), dict[str, int](), 0
+    while (message := wire.receive(connection)) is not None:
+        chunk: Chunk = message[0]
+        if chunk.begin is not None:
+            state, held, token = LeaseState.of_frozen(chunk.begin.state), {}, chunk.begin.token
+            runner.begin()
+        events = Events(unpack(chunk.kind, message[1]), chunk.stream, chunk.claim)
+        _send(connection, runner.run(Job(events, chunk.base, marks, state, held, token)))
+
+
+def _send(connection: socket.socket, message: object) -> None:
+    for piece in wire.frame(message):
+        connection.sendall(piece)
+
+
+def _belong_to(parent: int) -> None:
+    """Die with the engine, and leave its signals to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    faulthandler.enable()
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # rather this one than the engine
+    if os.getppid() != parent:  # it died before we could ask
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:4]))

@@ -1,0 +1,30 @@
+"""`isolation="inline"`: handlers run in the engine's own process, at no cost and at their own risk."""
+
+from __future__ import annotations
+
+from penstock.declare.subscription import Subscription
+from penstock.engine.handlers.batch import runner_for
+from penstock.engine.handlers.runner import Job
+from penstock.engine.isolation.marks import Marks
+from penstock.engine.work import Work
+
+
+class Inline:
+    """Runs a lease in the calling thread."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._runner = runner_for(subscription)
+        self.marks = Marks(subscription.policy.concurrency, subscription.policy.batch_size)
+
+    def start(self) -> bool:
+        """Nothing to start."""
+        return True
+
+    def run(self, work: Work) -> None:
+        """Call the handlers until the end of the lease, or until the stop flag is up."""
+        self._runner.begin()
+        work.add(self._runner.run(Job(work.events, 0, work.marks, work.state, {}, work.token)))
+
+    def stop(self) -> None:
+        """Give the event loop back."""
+        self._runner.close()

@@ -1,0 +1,164 @@
+"""A handler's process as the engine sees it: started, fed, watched, and taken down."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.declare.portable import Travelling
+from penstock.engine.handlers.runner import Report
+from penstock.engine.isolation import wire
+from penstock.engine.isolation.child import Ready
+from penstock.engine.isolation.marks import Marks
+from penstock.errors import HandlerUnreachable
+
+START_SECONDS = 120.0
+_STOP_SECONDS = 2.0
+_READ = 1 << 18
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_ROOT = str(Path(__file__).resolve().parents[2])
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The process is gone."""
+
+    status: int  # as Popen.returncode has it: below 0 it is a signal
+
+    def __str__(self) -> str:
+        if self.status >= 0:
+            return f"the process exited with status {self.status}"
+        try:
+            name = signal.Signals(-self.status).name
+        except ValueError:
+            name = f"signal {-self.status}"
+        more = " (out of memory?)" if -self.status == signal.SIGKILL else ""
+        return f"the process was killed by {name}{more}"
+
+
+class HandlerProcess:
+    """One child. Everything here is called by one thread: the child dies with the thread that started it."""
+
+    def __init__(self, hello: Travelling, marks: Marks) -> None:
+        assert marks.descriptor is not None
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._child = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",  # what lies in the working directory is not what it imports first
+                    "-c",
+                    f"import sys; sys.path.insert(0, {_ROOT!r}); from penstock.engine.isolation.child import main; "
+                    f"main({theirs.fileno()}, {marks.descriptor}, {os.getpid()})",
+                ],
+                pass_fds=(theirs.fileno(), marks.descriptor),
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+            )
+        self._socket = ours
+        self._socket.setblocking(False)
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self._frames = wire.Frames()
+        self._outgoing: deque[memoryview] = deque()
+        self._incoming: deque[Any] = deque()
+        self.pid = self._child.pid
+        self.send(hello)
+
+    def wait_ready(self) -> None:
+        """Return when the handlers are loaded; `HandlerUnreachable` if they cannot be."""
+        give_up = time.monotonic() + START_SECONDS
+        while True:
+            message = self.pump(0.5)
+            if isinstance(message, Ready) and message.failure is None:
+                return
+            if isinstance(message, Ready) and message.failure is not None:
+                self.stop()
+                raise HandlerUnreachable(
+                    f"The handler's process cannot load it: {message.failure.code}: {message.failure.message}."
+                )
+            if isinstance(message, Died):
+                self.stop()
+                raise HandlerUnreachable(f"The handler's process does not start: {message}.")
+            if time.monotonic() > give_up:
+                self.kill()
+                raise HandlerUnreachable(f"The handler's process did not load it within {START_SECONDS:g} s.")
+
+    def send(self, header: Any, body: Any = b"") -> None:
+        """Queue a message; `pump` writes it."""
+        self._outgoing.extend(wire.frame(header, body))
+
+    def pump(self, seconds: float) -> Ready | Report | Died | None:
+        """Move bytes both ways until a message arrives, the process is gone, or the time is up."""
+        until = time.monotonic() + seconds
+        while not self._incoming:
+            left = max(0.0, until - time.monotonic())
+            self._poll.modify(self._socket, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+            ready = sum(happened for _, happened in self._poll.poll(1000 * left))
+            try:
+                if ready & ~select.POLLOUT:
+                    data = self._socket.recv(_READ)
+                    if not data:
+                        return self._ended()
+                    self._incoming.extend(header for header, _ in self._frames.feed(data))
+                if ready & select.POLLOUT:
+                    self._write()
+            except Exception:  # the other end is gone, or sends bytes that are no message: its memory is in ruins
+                return self.kill()
+            if not ready and not left:
+                return None
+        found: Ready | Report = self._incoming.popleft()
+        return found
+
+    def _write(self) -> None:
+        while self._outgoing:
+            piece = self._outgoing[0]
+            try:
+                sent = self._socket.send(piece)
+            except BlockingIOError:
+                return
+            if sent == len(piece):
+                self._outgoing.popleft()
+            else:
+                self._outgoing[0] = piece[sent:]
+
+    def gone(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._child.poll() is not None
+
+    def memory_mb(self) -> float:
+        """What the process holds in memory right now."""
+        try:
+            pages = int(Path(f"/proc/{self.pid}/statm").read_bytes().split()[1])
+        except (OSError, IndexError, ValueError):
+            return 0.0
+        return pages * _PAGE / 2**20
+
+    def kill(self) -> Died:
+        """End it and what it has started, whatever they are doing; one that has ended keeps its own status."""
+        if self._child.returncode is None:  # not yet reaped, so the number is still its own
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self._socket.close()
+        return Died(self._child.wait())
+
+    def _ended(self) -> Died:
+        """It has hung up: how it ends says more than that we ended it."""
+        with suppress(subprocess.TimeoutExpired):
+            self._child.wait(_STOP_SECONDS)
+        return self.kill()
+
+    def stop(self) -> None:
+        """Let it end by itself, for a moment."""
+        self._socket.close()
+        self._ended()

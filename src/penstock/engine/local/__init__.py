@@ -1,0 +1,1 @@
+"""The local engine: in this process, or in a pool of processes."""

@@ -1,0 +1,276 @@
+"""Several processes run one app: the foreground process starts members, adds up what they do, replaces the fallen."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from penstock.core.limits import PROCESSES
+from penstock.core.observe import RunProgressed, everyone
+from penstock.declare.subscription import Subscription
+from penstock.engine.counters import NAMES
+from penstock.engine.foreground import Outcome, StopNotice, stopping_by_signal
+from penstock.engine.isolation.process import Died
+from penstock.engine.local.pool_process import Hello, MemberProcess, Message
+from penstock.engine.run_row import running
+from penstock.errors import AWAY, HandlerUnreachable, InvalidInput, PenstockError, all_errors
+from penstock.log.open import open_log
+
+_TICK = 0.2
+_RESTART_SECONDS = (0.5, 30.0)  # the pause before a new member: it doubles from the first to the last
+_STEADY_SECONDS = 60.0  # a member that lived so long was not the cause of the last death
+_QUIET_DEATHS = 5  # deaths before the first report, in a row, before we stop trying
+logger = logging.getLogger("penstock")
+
+
+@dataclass(frozen=True, slots=True)
+class MembersOutcome(Outcome):
+    """What all members did together; of one that was killed, what it had reported."""
+
+    member_deaths: int = 0
+
+    def line(self) -> str:
+        """All of it on one line."""
+        return f"{Outcome.line(self)} member_deaths={self.member_deaths:,}"
+
+
+def check_processes(count: Any) -> int:
+    """A number of members that can be had."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PROCESSES:
+        raise InvalidInput(f"processes must be a whole number between 1 and {PROCESSES}, not {count!r}.")
+    return count
+
+
+def run_members(
+    reference: str,
+    kind: type,
+    subscriptions: Sequence[Subscription],
+    *,
+    processes: int,
+    url: str | None = None,
+    until_drained: bool = False,
+    name: str | None = None,
+) -> Outcome:
+    """Run an app until stopped by a signal, or until drained. Call it in the main thread if signals are to be heard.
+
+    Members load the app by its reference, and look for these groups in it.
+    """
+    names = [one.name for one in subscriptions]
+    hello = Hello(
+        reference,
+        f"{kind.__module__}:{kind.__qualname__}",
+        url,
+        sorted({one.group for one in subscriptions}),
+        until_drained,
+        [str(one) for one in sys.path],
+        list(sys.argv),
+    )
+    asked = threading.Event()  # an operator wants it to stop; the members hear everything else themselves
+    with (
+        open_log(url) as log,
+        running(log, "local", names, name, lambda wanted: asked.set() if wanted == "stop" else None) as run,
+    ):
+        members = Members(replace(hello, run=run), names, processes)
+        return _run(members, asked)
+
+
+def _run(members: Members, asked: threading.Event) -> Outcome:
+    said = StopNotice()
+
+    def exit_at_once(number: int, frame: Any) -> None:
+        members.kill()
+        os._exit(128 + number)
+
+    def stop() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):  # members do not die with us by themselves: they stop
+            signal.signal(number, exit_at_once)
+        members.stop()
+        said.stopping()
+
+    with stopping_by_signal(stop):
+        try:
+            members.start()
+            while not members.wait(_TICK):
+                if asked.is_set():
+                    asked.clear()
+                    stop()
+                everyone.emit(RunProgressed(members.snapshot()))
+        except BaseException:
+            members.stop()
+            raise
+    everyone.emit(RunProgressed(members.snapshot()))
+    said.wait()
+    return MembersOutcome(members.snapshot(), members.paused, members.seconds, members.deaths)
+
+
+class _Place:
+    """One of the N: who is in it, and when the next one comes."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.member: MemberProcess | None = None
+        self.due = math.inf
+        self.quiet = 0  # members in a row that died before their first report
+        self._pause = 0.0
+
+    def next_pause(self, lived_seconds: float) -> float:
+        first, most = _RESTART_SECONDS
+        self._pause = first if lived_seconds > _STEADY_SECONDS else min(max(first, 2 * self._pause), most)
+        return self._pause
+
+
+_Said = tuple[_Place, MemberProcess, Message | Died]
+
+
+class Members:
+    """Runs members until they are stopped, or have drained their groups. One thread calls all but `stop` and `kill`."""
+
+    def __init__(self, hello: Hello, names: Sequence[str], count: int) -> None:
+        self._hello = hello
+        self._heard: queue.SimpleQueue[_Said | None] = queue.SimpleQueue()
+        self._places = [_Place(number) for number in range(1, check_processes(count) + 1)]
+        self._past = {name: Counter[str]() for name in names}  # what members did that are gone
+        self._stopping = False
+        self._begun = False  # a member has been at work
+        self._error: PenstockError | None = None
+        self._began = time.monotonic()
+        self.paused: dict[str, str] = {}
+        self.deaths = 0
+
+    def start(self) -> None:
+        """Start all members."""
+        for place in self._places:
+            place.due = time.monotonic()
+        self._start_due()
+
+    def stop(self) -> None:
+        """End gracefully. Returns at once; may be called by a signal handler."""
+        self._stopping = True
+        for place in self._places:
+            if place.member is not None:
+                place.member.stop()
+        self._heard.put(None)
+
+    def kill(self) -> None:
+        """End all members at once, whatever they are doing."""
+        for place in self._places:
+            if place.member is not None:
+                place.member.kill()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Return True when all members have ended for good; raises what ended them, if that was an error."""
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        while any(place.member is not None or self._restarts(place) for place in self._places):
+            left = min([until, *(one.due for one in self._places if self._restarts(one))]) - time.monotonic()
+            try:
+                heard = self._heard.get(timeout=None if left == math.inf else max(0.0, left))
+            except queue.Empty:
+                heard = None
+            if heard is not None:
+                self._hear(*heard)
+            self._start_due()
+            if time.monotonic() >= until:
+                return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def snapshot(self) -> dict[str, dict[str, int]]:
+        """The counters of every group over all members, as of their last reports."""
+        sums = {name: counts.copy() for name, counts in self._past.items()}
+        for place in self._places:
+            if place.member is not None:
+                _add(sums, place.member.groups)
+        return {name: {one: counts[one] for one in NAMES} for name, counts in sums.items()}
+
+    @property
+    def seconds(self) -> float:
+        """How long they have been at work."""
+        return time.monotonic() - self._began
+
+    # --- starting ------------------------------------------------------------------------------------------------
+
+    def _restarts(self, place: _Place) -> bool:
+        return place.due < math.inf and not self._stopping
+
+    def _start_due(self) -> None:
+        for place in self._places:
+            if place.member is None and self._restarts(place) and place.due <= time.monotonic():
+                place.due = math.inf
+                place.member = MemberProcess(self._hello, partial(self._pass_on, place))
+                if self._stopping:  # a signal came in between, and did not see the new one
+                    place.member.stop()
+
+    # --- hearing -------------------------------------------------------------------------------------------------
+
+    def _pass_on(self, place: _Place, member: MemberProcess, said: Message | Died) -> None:
+        self._heard.put((place, member, said))
+
+    def _hear(self, place: _Place, member: MemberProcess, said: Message | Died) -> None:
+        if isinstance(said, Died):
+            place.member = None
+            member.stop()  # gives our end of its input back
+            _add(self._past, member.groups)
+            self._ended(place, member, said)
+        elif "warning" in said:
+            logger.warning("%s", said["warning"])
+        elif "ended" in said:
+            member.last = said
+        elif place.member is member:  # else it is gone, and these words come from the depth of its pipe
+            if not member.begun:
+                logger.info("member %d (pid %d) is at work", place.number, member.pid)
+            if said["stopping"] and not member.stopping:
+                logger.info("member %d (pid %d) is stopping", place.number, member.pid)
+            self._begun = member.begun = True
+            member.groups, member.paused, member.stopping = said["groups"], said["paused"], said["stopping"]
+
+    def _ended(self, place: _Place, member: MemberProcess, died: Died) -> None:
+        """Decide what the end of a member means: a wish, a job done, an error of all, or a loss to be made good."""
+        error = _error(member.last)
+        if error is not None and not (self._begun and isinstance(error, AWAY)):
+            self._fail(error)
+            return
+        if error is None and member.last is not None and (self._stopping or not member.last["asked"]):
+            # The last to find everything drained knows best; those who were stopped know what they saw.
+            self.paused = {**self.paused, **member.paused} if self._stopping else member.paused
+            return
+        self.deaths += 1
+        why = str(error or (died if member.last is None else "told to stop, but not by us")).rstrip(".")
+        if self._stopping:
+            logger.warning("member %d (pid %d): %s", place.number, member.pid, why)
+            return
+        place.quiet = 0 if member.begun else place.quiet + 1
+        if place.quiet >= _QUIET_DEATHS:
+            self._fail(HandlerUnreachable(f"Members keep dying before they begin to work: {why}."))
+            return
+        pause = place.next_pause(member.seconds)
+        place.due = time.monotonic() + pause
+        logger.warning("member %d (pid %d): %s; a new one starts in %g s", place.number, member.pid, why, pause)
+
+    def _fail(self, error: PenstockError) -> None:
+        self._error = self._error or error
+        self.stop()
+
+
+def _error(last: Message | None) -> PenstockError | None:
+    """What a member ended with, as if it had happened here."""
+    if last is None or "error" not in last:
+        return None
+    code, message = last["error"]
+    return all_errors().get(code, PenstockError)(message)
+
+
+def _add(sums: dict[str, Counter[str]], groups: dict[str, dict[str, int]]) -> None:
+    for name, counts in groups.items():
+        sums.setdefault(name, Counter()).update(counts)

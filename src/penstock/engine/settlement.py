@@ -1,0 +1,116 @@
+"""From what became of a lease's events to one settle, and to another one where the database refuses an effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+from penstock.core import codec, fingerprint
+from penstock.core.event import NewEvent
+from penstock.core.lease import Effects, Failure, Settled, Settlement
+from penstock.engine.handlers.state import as_written
+from penstock.engine.work import Work
+from penstock.errors import DuplicateMismatch, StateConflict
+from penstock.log.lease import Lease
+
+
+class Settling:
+    """One lease's settle. It may be repeated: after an answer that was lost it says the same again."""
+
+    def __init__(self, lease: Lease, work: Work, *, opens_circuit: bool = True) -> None:
+        self._lease = lease
+        self._work = work
+        self._unavailable = work.unavailable if opens_circuit else None
+        self._refused: dict[int, Failure] = {}
+
+    @property
+    def count(self) -> int:
+        """How many events it is about."""
+        return len(self._work.events)
+
+    def settle(self) -> Settled:
+        """Report everything in one transaction. An effect that is refused fails the one event that asked for it."""
+        while True:
+            said = _settlement(self._lease, self._work, self._refused, self._unavailable)
+            try:
+                return self._lease.apply(said)
+            except DuplicateMismatch as error:
+                culprit = _emitter(self._work, error, self._refused)
+                if culprit is None:
+                    raise
+                self._refused[culprit] = fingerprint.of_text(error.code, error.message)
+
+    def give_up(self, error: Exception) -> Settled:
+        """The settle itself is impossible. An event that is alone with it is to blame; several go back unblamed."""
+        if len(self._work.events) > 1 or isinstance(error, StateConflict):
+            return self._lease.release()
+        failure = fingerprint.of_text(codec.error_code(error), f"settle_failed: {codec.error_text(error)}")
+        upto, _ = self._lease.split(set())
+        return self._lease.apply(Settlement(failed={self._work.events.offsets[0]: failure}, upto=upto))
+
+
+def _settlement(lease: Lease, work: Work, refused: Mapping[int, Failure], unavailable: Failure | None) -> Settlement:
+    offsets = work.events.offsets
+    failed = {**work.failed, **refused}
+    resting = _resting(work, refused)
+    back = {offsets[place] for place in (*work.unfinished(), *resting)}
+    rows = {offsets[place] for place in (*failed, *work.dead, *work.suspects)}
+    upto, back = lease.split(back, rows, work.touched())
+    partly = bool(failed or work.dead or work.suspects or back or upto != lease.row.high)
+    return Settlement(
+        failed={offsets[place]: why for place, why in failed.items()},
+        dead={offsets[place]: why for place, why in work.dead.items()},
+        released=frozenset(back),
+        suspects={offsets[place]: why for place, why in work.suspects.items()},
+        upto=upto,
+        unavailable=unavailable,
+        event_effects=_effects(work, {*refused, *resting}, partly=partly),
+    )
+
+
+def _resting(work: Work, refused: Mapping[int, Failure]) -> set[int]:
+    """What its key did behind a refused event may rest on it, and goes back with it."""
+    first: dict[str, int] = {}
+    for place in sorted(refused):
+        if (key := work.events.ordering_keys[place]) is not None:
+            first.setdefault(key, place)
+    keys = work.events.ordering_keys
+    return {
+        place
+        for place in (work.effects if first else ())
+        if place not in refused and (key := keys[place]) is not None and place > first.get(key, place)
+    }
+
+
+def _effects(work: Work, without: Set[int], *, partly: bool) -> dict[int, Effects]:
+    """What the events that succeeded ask for, each under its own offset. State that was put together by key stands with
+    its last writer, and names all of them where a part of the lease did not succeed."""
+    offsets = work.events.offsets
+    state: dict[int, dict[str, dict[str, Any]]] = {}
+    emit: dict[int, list[NewEvent]] = {}
+    writers: dict[int, list[int]] = {}
+    for key, written in work.written.items():
+        places = work.writers[key]
+        state[places[-1]] = {key: as_written(written)}
+        if partly:
+            writers[places[-1]] = [offsets[place] for place in places]
+    for place, event in work.emit:
+        emit.setdefault(place, []).append(event)
+    effects = {
+        offsets[place]: Effects(state.get(place, {}), emit.get(place, ()), (), writers.get(place, ()))
+        for place in sorted({*state, *emit})
+    }
+    for place, one in work.effects.items():
+        if place not in without:
+            own = {one.key: as_written(one.state)} if one.key is not None else {}
+            effects[offsets[place]] = Effects(own, [event for event, _ in one.emit], one.execute)
+    return effects
+
+
+def _emitter(work: Work, error: DuplicateMismatch, refused: Mapping[int, Failure]) -> int | None:
+    """Who emitted the event whose id is taken."""
+    taken = error.details.get("event_id")
+    for place, one in work.effects.items():
+        if place not in refused and any(event.event_id == taken for event, _ in one.emit):
+            return place
+    return None

@@ -1,0 +1,66 @@
+"""Append: one event, or many at bulk speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.core.event import Appended, AppendedMany, EventColumns, NewEvent
+from penstock.errors import CommitUnknown, InvalidInput
+from penstock.log import new_events, outbox
+from penstock.log.ids import EventIds
+from penstock.log.transact import repeat, transact
+from penstock.stores.base import Store, Transaction
+
+
+def append(store: Store, stream: str, fields: Mapping[str, Any], connection: Any = None) -> Appended:
+    """Store one event: in a transaction of its own, or as a part of the caller's on its `connection`."""
+    event, chosen = new_events.one(stream, fields)
+    if connection is not None:
+        return outbox.append(store, connection, event, chosen)
+
+    def work(tx: Transaction) -> Appended:
+        appended = outbox.run(store, tx, event, chosen)
+        tx.wake()
+        return appended
+
+    try:
+        offset = repeat(lambda: store.append_one(event))
+        if offset is not None:
+            return Appended(offset, event.event_id, duplicate=False)
+        return transact(store, work)
+    except CommitUnknown as error:
+        raise CommitUnknown(event_id=event.event_id) from error
+
+
+async def append_async(store: Store, stream: str, fields: Mapping[str, Any], connection: Any) -> Appended:
+    """Store one event as a part of the caller's transaction on an async connection."""
+    event, chosen = new_events.one(stream, fields)
+    return await outbox.append_async(store, connection, event, chosen)
+
+
+def append_many(store: Store, stream: str, events: Iterable[Mapping[str, Any]]) -> AppendedMany:
+    """Store many events in one transaction: all of them or none."""
+    listed = events if isinstance(events, list) else list(events)
+    ready, ours = new_events.many(stream, listed)
+    try:
+        return _append_many(store, ready, ours)
+    except InvalidInput:  # a payload is not JSON, and nothing was stored; the long way knows bytes, and better words
+        return _append_many(store, *new_events.one_by_one(stream, listed))
+
+
+def _append_many(store: Store, ready: Sequence[NewEvent] | EventColumns, ours: bool) -> AppendedMany:
+    if not len(ready):
+        return AppendedMany((), 0)
+    ids = EventIds(ready.event_ids if isinstance(ready, EventColumns) else [one.event_id for one in ready])
+
+    def work(tx: Transaction) -> int:
+        known = tx.append(ready, unique=ours)
+        tx.wake()
+        return known
+
+    try:
+        duplicates = transact(store, work)
+    except CommitUnknown as error:
+        raise CommitUnknown(event_id=ids[0]) from error
+    return AppendedMany(ids, duplicates)

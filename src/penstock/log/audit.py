@@ -1,0 +1,34 @@
+"""The audit: one row for every action of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from penstock.core.group import Group
+from penstock.stores.base import Transaction
+
+
+def record(
+    tx: Transaction,
+    by: str,
+    action: str,
+    *,
+    stream: str | None = None,
+    group: str | None = None,
+    count: int | None = None,
+    detail: Mapping[str, Any],
+) -> None:
+    """Write the row."""
+    text = orjson.dumps(dict(detail), default=str).decode()
+    tx.run("audit.add", by=by, action=action, stream=stream, group_name=group, count=count, detail=text, now=tx.now())
+
+
+def record_for(
+    tx: Transaction, by: str, action: str, group: Group, count: int | None, detail: Mapping[str, Any]
+) -> None:
+    """Write the row of an action on a group, which may give idle workers something to do."""
+    record(tx, by, action, stream=group.stream, group=group.group_name, count=count, detail=detail)
+    tx.wake()

@@ -1,0 +1,98 @@
+"""Change, pause, resume or delete a group."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from penstock.core.event import check_text
+from penstock.core.group import Group, GroupSettings, check_lease_seconds, check_on_dead
+from penstock.core.retry import Retry
+from penstock.errors import InFlight, InvalidInput
+from penstock.log import audit, checks, groups
+from penstock.log.lanes import double_lanes
+from penstock.log.transact import transact
+from penstock.stores.base import Store, Transaction
+
+
+def set_group(
+    store: Store,
+    stream: str,
+    group: str,
+    *,
+    retry: Retry | None,
+    lease_seconds: float | None,
+    on_dead: str | None,
+    lanes: int | None,
+    by: str | None,
+) -> Group:
+    """Change the policy of a group; what is None stays. Lanes can only be doubled."""
+    author = checks.author(by)
+    given: dict[str, Any] = {}
+    if retry is not None:
+        if not isinstance(retry, Retry):
+            raise InvalidInput(f"retry takes a penstock.Retry, not {retry!r}.")
+        given["retry"] = retry
+    if lease_seconds is not None:
+        given["lease_seconds"] = check_lease_seconds(lease_seconds)
+    if on_dead is not None:
+        given["on_dead"] = check_on_dead(on_dead)
+    if not given and lanes is None:
+        raise InvalidInput("Nothing to change: give retry, lease_seconds, on_dead or lanes.")
+
+    def change(tx: Transaction) -> Group:
+        if given:
+            wanted = replace(groups.locked(tx, stream, group).settings, **given)
+            set_policy(tx, stream, group, wanted, author)
+        if lanes is not None:
+            _set_lanes(tx, groups.locked(tx, stream, group), lanes, author)
+        return groups.get(tx, stream, group)
+
+    return transact(store, change)
+
+
+def set_policy(tx: Transaction, stream: str, group_name: str, wanted: GroupSettings, by: str) -> None:
+    """Change retry settings, lease length and what a dead letter does to its key."""
+    group = groups.locked(tx, stream, group_name)
+    policy = {"lease_seconds": wanted.lease_seconds, "on_dead": wanted.on_dead, **asdict(wanted.retry)}
+    tx.run("group.policy", group_id=group.group_id, **policy)
+    audit.record_for(tx, by, "policy", group, None, policy)
+
+
+def _set_lanes(tx: Transaction, group: Group, lanes: Any, by: str) -> None:
+    if lanes not in (group.lanes, 2 * group.lanes) or isinstance(lanes, bool):
+        raise InvalidInput(f"The group has {group.lanes} lanes, which can only be doubled to {2 * group.lanes}.")
+    if lanes != group.lanes:
+        double_lanes(tx, group, by)
+
+
+def double(store: Store, stream: str, group: str, by: str | None) -> int:
+    """Cut every lane of an ordered or keyed group in half; returns the new number of lanes."""
+    author = checks.author(by)
+    return transact(store, lambda tx: double_lanes(tx, groups.locked(tx, stream, group), author))
+
+
+def set_paused(store: Store, stream: str, group: str, paused: bool, reason: str | None, by: str | None) -> None:
+    """Pause hands out nothing new and leaves open leases alone; resume continues."""
+    why, author = check_text(reason, "reason"), checks.author(by)
+
+    def change(tx: Transaction) -> None:
+        known = groups.locked(tx, stream, group)
+        tx.run("group.pause", group_id=known.group_id, paused=paused, reason=why if paused else None)
+        audit.record_for(tx, author, "pause" if paused else "resume", known, None, {"reason": why})
+
+    transact(store, change)
+
+
+def delete(store: Store, stream: str, group: str, by: str | None) -> None:
+    """Delete a group and everything about its deliveries; the events stay."""
+    author = checks.author(by)
+
+    def change(tx: Transaction) -> None:
+        known = groups.locked(tx, stream, group)
+        if tx.one("group.open_lease", group_id=known.group_id) is not None:
+            raise InFlight("The group has open leases; pause it and wait until they end.")
+        tx.run("group.delete", group_id=known.group_id)
+        audit.record_for(tx, author, "delete_group", known, None, {})
+
+    transact(store, change)

@@ -1,0 +1,41 @@
+"""The stored circuit: opened by `Unavailable` in a settle, closed by the success of the one lease that probes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from penstock.core.circuit import next_delay
+from penstock.core.group import Group
+from penstock.core.lease import Failure, Settled
+from penstock.stores.base import Transaction
+
+
+def probes(tx: Transaction, group: Group, lease_id: int) -> None:
+    """This lease tries the target. Called under the group's lock, so there is one at a time."""
+    tx.run("circuit.probe", group_id=group.group_id, lease=lease_id)
+
+
+def settled(
+    tx: Transaction, group: Group, lease_id: int, unavailable: Failure | None, answer: Settled, now: datetime
+) -> None:
+    """Open or close the circuit of a group as the settle of one of its leases demands.
+
+    Leases that were claimed before the circuit opened neither close it nor make it wait longer: they know less.
+    A probe that fails for a reason of its own says nothing about the target, and the next one is due at once.
+    """
+    known = group.circuit
+    is_probe = known is not None and known.probe == lease_id
+    if unavailable is not None and (known is None or is_probe):
+        delay = next_delay(known.delay_seconds if known is not None else 0.0)
+        tx.run(
+            "circuit.open",
+            group_id=group.group_id,
+            lease=lease_id,
+            now=now,
+            delay_seconds=delay,
+            probe_at=now + timedelta(seconds=delay),
+            last_error=unavailable.message,
+            error_code=unavailable.code,
+        )
+    elif is_probe and answer.published:
+        tx.run("circuit.close", group_id=group.group_id, lease=lease_id)

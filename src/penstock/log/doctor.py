@@ -1,0 +1,98 @@
+"""The doctor: is the database set up to keep its promises, and does anything stand still?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from penstock.core.delivery import State
+from penstock.core.finding import Finding, Level, duration
+from penstock.core.limits import BLOCKED_PER_LANE
+from penstock.log import deliveries, stats
+from penstock.log.repair import Repaired
+from penstock.log.selection import Selection
+from penstock.log.stats import GroupStats
+from penstock.stores.base import Row, Store, Transaction
+
+__all__ = ["Finding", "Level", "examine", "repaired"]
+_IDLE_SECONDS = 600
+_LOOK = 100  # pending deliveries looked at to see whether any is due
+
+
+def examine(store: Store) -> list[Finding]:
+    """Every check; nothing is changed."""
+    with store.transaction(write=False) as tx:
+        now = tx.now()
+        findings = [*store.health(tx, now), *_expired(tx, now), *_blocked(tx)]
+        claims = tx.rows("doctor.last_claim")
+    away = any(one.check == "home" and one.level is Level.PROBLEM for one in findings)
+    return findings if away else [*findings, *_idle(store, claims, now)]
+
+
+def repaired(done: Repaired) -> Iterator[Finding]:
+    """What a repair did, in the words of the doctor."""
+    if done.moved:
+        what = "The log was copied from another server; it is one of this server's now."
+        yield Finding(Level.OK, "repair: home", what)
+    raised = f"Raised: {', '.join(done.sequences)}." if done.sequences else "All were above what is stored."
+    yield Finding(Level.OK, "repair: sequence", raised)
+    yield Finding(Level.OK, "repair: leases", f"{done.leases:,} open leases were ended.")
+
+
+def _expired(tx: Transaction, now: datetime) -> Iterator[Finding]:
+    rows = tx.rows("doctor.stuck", now=now)
+    for row in rows:
+        age = duration((now - row.expires_at).total_seconds())
+        what = f"Lease {row.id} of {row.group_name} on {row.stream}, claimed by {row.claimed_by}, expired {age} ago."
+        yield Finding(Level.PROBLEM, "leases", what, "Start a worker of the group, or run `penstock reap`.")
+    if not rows:
+        yield Finding(Level.OK, "leases", "None has expired.")
+
+
+def _blocked(tx: Transaction) -> Iterator[Finding]:
+    rows = tx.rows("doctor.blocked", most=BLOCKED_PER_LANE)
+    for row in rows:
+        what = f"{row.group_name} on {row.stream} has {row.rows:,} deliveries blocked behind failing keys; lanes stop."
+        todo = (
+            f"Mend, kill or skip their heads: `penstock events {row.stream} --group {row.group_name} --state PENDING`."
+        )
+        yield Finding(Level.PROBLEM, "lanes", what, todo)
+    if not rows:
+        yield Finding(Level.OK, "lanes", "No lane is blocked.")
+
+
+def _idle(store: Store, claims: Iterable[Row], now: datetime) -> list[Finding]:
+    last = {(row.stream, row.group_name): row.claimed_at for row in claims}
+    found = []
+    for group in stats.stats(store).groups:
+        claimed_at = last.get((group.stream, group.group))
+        if group.unavailable is not None and not group.paused:
+            what = f"{group.group} on {group.stream} has an open circuit, its target being down: {group.unavailable}."
+            found.append(Finding(Level.NOTE, "groups", what, "Mend the target; one event is tried now and then."))
+            continue
+        if group.pending == 0 or (claimed_at is not None and now - claimed_at < _seconds(_IDLE_SECONDS)):
+            continue
+        if group.paused:
+            why = group.pause_reason or "by hand"
+            what = f"{group.group} on {group.stream} is paused ({why}): {group.pending:,} wait."
+            todo = f"penstock group resume {group.stream} {group.group}"
+            found.append(Finding(Level.NOTE, "groups", what, todo))
+        elif _waits_for_a_worker(store, group, now):
+            ago = "ever" if claimed_at is None else f"since {duration((now - claimed_at).total_seconds())} ago"
+            what = f"Nobody has claimed for {group.group} on {group.stream} {ago}: {group.pending:,} wait."
+            found.append(Finding(Level.PROBLEM, "groups", what, "Start a worker, or delete the group."))
+    return found or [Finding(Level.OK, "groups", "Whatever waits is being claimed.")]
+
+
+def _waits_for_a_worker(store: Store, group: GroupStats, now: datetime) -> bool:
+    """Something was due ten minutes ago; what is dated in the future waits for its time."""
+    if group.oldest_seconds is None or group.oldest_seconds < _IDLE_SECONDS:
+        return False
+    where = (group.stream, group.group, Selection())
+    pending = deliveries.deliveries(store, *where, state=State.PENDING, after=0, limit=_LOOK)
+    due = now - _seconds(_IDLE_SECONDS)
+    return any((one.available_at or one.created_at) <= due for one in pending)
+
+
+def _seconds(count: float) -> timedelta:
+    return timedelta(seconds=count)

@@ -1,0 +1,35 @@
+"""Kill: PENDING → CLAIMED → DEAD."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from penstock.core.event import check_text
+from penstock.log import audit, checks, groups, waiting
+from penstock.log.selection import Moved, ids_of
+from penstock.log.transact import transact
+from penstock.stores.base import Store, Transaction
+
+
+def kill(
+    store: Store, stream: str, group: str, event_ids: Iterable[Any], reason: str, *, dry_run: bool, by: str | None
+) -> Moved:
+    """Give up deliveries that wait, in one transaction: all of them or none."""
+    ids, why, author = ids_of(event_ids), check_text(reason, "reason") or "killed", checks.author(by)
+
+    def work(tx: Transaction) -> int:
+        known = groups.locked(tx, stream, group)
+        now = tx.now()
+        found = waiting.find(tx, known, ids, "killed")
+        if dry_run:
+            return len(found)
+        params = {"group_id": known.group_id, "offsets": waiting.with_rows(tx, known, found, now), "now": now}
+        tx.run("kill.claim", by=author, **params)
+        tx.run("kill.bury", by=author, reason=why, **params)
+        tx.run("kill.log", by=author, reason=why, **params)
+        detail = {"reason": why, "event_ids": [str(one) for one in ids]}
+        audit.record_for(tx, author, "kill", known, len(found), detail)
+        return len(found)
+
+    return Moved(transact(store, work), dry_run)

@@ -1,0 +1,36 @@
+"""Attempts of earlier lives, for a range that was rewound. A first life never asks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from penstock.core.group import Group
+from penstock.core.lease import Steps
+from penstock.stores.base import Transaction
+
+
+def earlier(tx: Transaction, group: Group, lane: int, low: int, high: int, now_in_this_life: int) -> Steps:
+    """From which offset of (low, high] on the events were claimed how often before this life.
+
+    Every claim as part of a range stands in a lease, every other one in the attempt log; a range changes the number
+    where it begins and ends, so that the cost follows the claims and not the events.
+    """
+    changes: dict[int, int] = defaultdict(int)
+    where = {"group_id": group.group_id, "low": low, "high": high}
+    for lease in tx.rows("claim.ranges_before", lane=lane, lanes=group.lanes, **where):
+        changes[max(lease.low, low) + 1] += 1
+        changes[lease.high + 1] -= 1
+        for hole in lease.holes:  # an event with a row of its own
+            if max(lease.low, low) < hole <= high:
+                changes[hole] -= 1
+                changes[hole + 1] += 1
+    for row in tx.rows("claim.rows_before", **where):
+        changes[row.offset] += row.claims
+        changes[row.offset + 1] -= row.claims
+    steps: list[tuple[int, int]] = []
+    count = -now_in_this_life
+    for offset in sorted(changes):
+        if changes[offset] and offset <= high:
+            count += changes[offset]
+            steps.append((offset, count))
+    return tuple(steps)

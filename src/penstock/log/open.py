@@ -1,0 +1,87 @@
+"""From a URL to a log: the one place that knows which store belongs to which URL."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit
+
+from penstock.errors import InvalidUrl, StoreUnavailable
+from penstock.log.log import Log
+from penstock.stores.base import StatementHook, Store
+from penstock.stores.clock import Clock
+
+DEFAULT_URL = "sqlite:///penstock.db"
+
+
+def url_of(url: str | None) -> str:
+    """The URL that is meant: the given one, else $PENSTOCK_URL, else sqlite:///penstock.db."""
+    return url or os.environ.get("PENSTOCK_URL") or DEFAULT_URL
+
+
+def open_log(
+    url: str | None = None, *, clock: Clock | None = None, hook: StatementHook | None = None, migrate: bool = True
+) -> Log:
+    """Open a log, and create its schema where it is missing and the role may.
+
+    `url` defaults to $PENSTOCK_URL, else sqlite:///penstock.db. `clock` and `hook` are for tests.
+    """
+    store = make_store(url_of(url), clock=clock, hook=hook)
+    if migrate:
+        try:
+            store.migrate()
+            if clock is not None:
+                store.override_clock()
+        except BaseException:
+            store.close()
+            raise
+    return Log(store)
+
+
+def open_existing(url: str | None = None) -> Log:
+    """Open a log that is there, and upgrade its schema; nothing is created by a mistyped URL."""
+    store = make_store(url_of(url))
+    try:
+        if not store.exists():
+            raise StoreUnavailable(f"There is no log at {store.safe_url}; run `penstock init`.")
+        with store.transaction(write=False) as tx:
+            tx.one("tally.last")  # any table will do: raises SchemaMissing where there is none
+        store.migrate()
+    except BaseException:
+        store.close()
+        raise
+    return Log(store)
+
+
+def initialize(url: str | None = None) -> list[str]:
+    """Create or upgrade the schema; returns the migrations that ran."""
+    store = make_store(url_of(url))
+    try:
+        return store.migrate()
+    finally:
+        store.close()
+
+
+def schema_script(url: str | None = None) -> tuple[str, str]:
+    """The name of the schema and the whole of it as one SQL script for PostgreSQL."""
+    from penstock.stores.postgres.store import split_url  # first: it says which extra is missing
+    from penstock.stores.postgres.schema import script  # isort: skip
+
+    known = url_of(url)
+    schema = split_url(known)[1] if known.startswith("postgres") else "penstock"
+    return schema, script(schema)
+
+
+def make_store(url: str, *, clock: Clock | None = None, hook: StatementHook | None = None) -> Store:
+    """The store of a URL, not yet connected."""
+    if not isinstance(url, str):
+        raise InvalidUrl("The URL must be text.")
+    scheme = urlsplit(url).scheme
+    if scheme == "sqlite":
+        from penstock.stores.sqlite.store import SqliteStore
+
+        return SqliteStore(url, clock=clock, hook=hook)
+    if scheme in ("postgresql", "postgres"):
+        from penstock.stores.postgres.store import PostgresStore
+
+        return PostgresStore(url, clock=clock, hook=hook)
+    raise InvalidUrl(f"The scheme {scheme[:40]!r} names no store.")  # not the URL: it may hold a password

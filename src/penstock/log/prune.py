@@ -1,0 +1,151 @@
+"""Prune: remove events that every group has finished with, and what was recorded about them.
+
+It goes around what is still needed: what a group has not finished, and, unless told otherwise, dead letters. One short
+transaction per batch, under the locks of the stream's groups, so that nothing becomes unfinished in the meantime.
+Counts stay true in every one of them: the tally counts events that are there, and so does what groups have passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.core import limits
+from penstock.core.event import check_time
+from penstock.core.group import Group
+from penstock.errors import InvalidInput
+from penstock.log import audit, checks, groups, positions
+from penstock.log.selection import Moved
+from penstock.log.transact import look, transact
+from penstock.stores.base import Row, Store, Transaction
+
+
+def prune(
+    store: Store, stream: str, *, before: datetime | None, upto: int | None, keep_dead: bool, by: str | None
+) -> Moved:
+    """Remove events created before a time, or up to an offset. Stopped in the middle, it is done so far."""
+    if (before is None) == (upto is None):
+        raise InvalidInput("Say how far to prune: either before= (a time) or upto= (an offset).")
+    moment, author = check_time(before, "before"), checks.author(by)
+    position = checks.count(upto, "upto") if moment is None else moment
+
+    def target(tx: Transaction) -> int:
+        """Never beyond the horizon, where events may still appear."""
+        return min(positions.offset_of(tx, stream, position), tx.horizon())
+
+    return Moved(_Pruning(stream, look(store, target), keep_dead, author).run(store))
+
+
+@dataclass(slots=True)
+class _Pruning:
+    """One prune of a stream up to an offset, batch by batch."""
+
+    stream: str
+    upto: int
+    keep_dead: bool
+    by: str
+    at: int = 0
+    removed: int = 0
+
+    def run(self, store: Store) -> int:
+        """All of it; returns how many events were removed."""
+        while self.at < self.upto:
+            removed, self.at = transact(store, self._batch)
+            self.removed += removed
+        while transact(store, self._leases):
+            pass
+        transact(store, self._tidy)
+        return self.removed
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def _batch(self, tx: Transaction) -> tuple[int, int]:
+        """How many events of the next batch went, and where it ends."""
+        low = self.at
+        for one in groups.every(tx, self.stream):
+            groups.locked(tx, one.stream, one.group_name)
+        tx.run("prune.lock")  # nobody creates a group, or counts, while events are being removed
+        known = groups.every(tx, self.stream)
+        high = self._reach(tx, known, low)
+        where = {"stream": self.stream, "low": low, "high": high}
+        kept = sorted({row.offset for row in tx.rows("prune.needed", keep_dead=self.keep_dead, **where)})
+        types = tx.rows("prune.types", kept=kept, **where)
+        removed = sum(int(row.events) for row in types)
+        if removed:
+            self._count_out(tx, known, types, kept, low, high)
+            tx.run("prune.range", kept=kept, last=max(int(row.last) for row in types), **where)
+        return removed, high
+
+    def _reach(self, tx: Transaction, known: list[Group], low: int) -> int:
+        """Where a batch ends: after so many events, and at the latest where counts or a group's interest change."""
+        last = tx.one("source.nth", stream=self.stream, low=low, high=self.upto, skip=limits.PRUNE_BATCH - 1)
+        high = self.upto if last is None else int(last.offset)
+        edges = {int(row.upto) for row in tx.rows("prune.steps", stream=self.stream, low=low, high=high)}
+        for group in known:
+            edges |= {group.floor, *(span.low for span in group.spans)}
+        return min((edge for edge in edges if low < edge < high), default=high)
+
+    def _count_out(
+        self, tx: Transaction, known: list[Group], types: list[Row], kept: list[int], low: int, high: int
+    ) -> None:
+        counts = {row.event_type: int(row.events) for row in types}
+        names, numbers = list(counts), list(counts.values())
+        mark = tx.one("tally.last")
+        if mark is not None and high <= mark.upto:
+            tx.run("prune.tally_now", stream=self.stream, types=names, counts=numbers)
+            tx.run("prune.tally_steps", stream=self.stream, types=names, counts=numbers, high=high)
+        passed = {group.group_id: self._wanted(tx, group, counts, kept, low, high) for group in known}
+        fewer = {group_id: events for group_id, events in passed.items() if events}
+        if fewer:
+            tx.run("prune.passed", ids=list(fewer), counts=list(fewer.values()))
+
+    def _wanted(
+        self, tx: Transaction, group: Group, counts: dict[str, int], kept: list[int], low: int, high: int
+    ) -> int:
+        """How many of the events that go a group has passed: those it wanted, from its start on."""
+        if low < group.floor:
+            return 0
+        span = group.span_after(low)
+        if span.headers is not None:
+            row = tx.one(
+                "prune.wanted",
+                stream=self.stream,
+                low=low,
+                high=high,
+                kept=kept,
+                binding=span.binding,
+                type_regex=span.type_regex,
+                headers=span.headers,
+            )
+            return 0 if row is None else int(row.events)
+        return span.counted(counts)
+
+    # --- what was recorded about them ------------------------------------------------------------------------------
+
+    def _leases(self, tx: Transaction) -> int:
+        """Ended leases of which nothing is left, but for those that say how far a lane has got. Some at a time."""
+        removed = 0
+        for group in groups.every(tx, self.stream):
+            row = tx.one("prune.leases", group_id=group.group_id, most=limits.PRUNE_BATCH)
+            removed += 0 if row is None else int(row.removed)
+        return removed
+
+    def _tidy(self, tx: Transaction) -> None:
+        tx.run("prune.lock")
+        self._thin(tx)
+        tx.run("prune.fingerprints")
+        tx.run("prune.runs", before=tx.now() - timedelta(days=limits.RUN_KEPT_DAYS))
+        detail = {"upto": self.upto, "keep_dead": self.keep_dead}
+        audit.record(tx, self.by, "prune", stream=self.stream, count=self.removed, detail=detail)
+
+    def _thin(self, tx: Transaction) -> None:
+        """Of the counts at earlier marks keep those between which enough is left."""
+        drop, before = [], 0
+        for row in tx.rows("source.counted", stream=self.stream, low=0, high=self.upto):
+            if int(row.events) - before < limits.TALLY_GROWTH:
+                drop.append(int(row.upto))
+            else:
+                before = int(row.events)
+        if drop:
+            tx.run("prune.drop_steps", stream=self.stream, marks=drop)
+        tx.run("prune.drop_empty")

@@ -1,0 +1,130 @@
+"""How far a claimed range goes, and what it has to step over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.core import limits
+from penstock.core.group import Group
+from penstock.core.lanes import slice_of
+from penstock.stores.base import Row, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """(low, high] of a lane: its members, its holes, and how many events were looked at."""
+
+    binding: int
+    low: int
+    high: int
+    members: int
+    holes: list[int]
+    scanned: int
+    stepped_into: list[int]  # holes that became rows just now
+    found: str | None
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Where the events of a range are looked for, and how many of them are wanted."""
+
+    group: Group
+    lane: Row
+    binding: int
+    low: int
+    high: int
+    most: int
+    now: datetime
+
+
+def find(tx: Transaction, where: Stretch, *, attempts: int, replay: int, because: Mapping[str, str | None]) -> Range:
+    """The range from `low` on; its delayed and blocked events become rows of their own. A range that comes back does
+    so `because` of an error, perhaps; it stays theirs.
+
+    First the range is measured as if there were nothing to step over. Only what lies inside it can be in its way,
+    however much there is far ahead of it.
+    """
+    row, whole = _plainly(tx, where)
+    if (where.lane.has_rows or where.lane.has_dated) and _odd(tx, where, row.high):
+        row, whole = _carefully(tx, where), False
+    new_rows = [*row.delayed, *row.blocked]
+    if new_rows:
+        group = where.group
+        tx.run(
+            "claim.step_over",
+            group_id=group.group_id,
+            stream=group.stream,
+            group_name=group.group_name,
+            delayed=row.delayed,
+            offsets=new_rows,
+            attempts=attempts,
+            replays=replay,
+            lived=group.lived(replay, where.low),
+            now=where.now,
+            **because,
+        )
+    return Range(where.binding, where.low, row.high, row.members, row.holes, row.scanned, new_rows, row.found, whole)
+
+
+def _plainly(tx: Transaction, where: Stretch) -> tuple[Row, bool]:
+    group, low, high, most = where.group, where.low, where.high, where.most
+    if group.span(where.binding).everything:
+        if group.lanes == 1:
+            row = tx.one("claim.whole_range", stream=group.stream, low=low, high=high, most=most)
+            assert row is not None
+            return row, True
+        row = tx.one("claim.lane_range", reach=_reach(where), scan=max(limits.SCAN, 2 * most), **_share(where))
+        if row is not None:
+            return row, True
+    row = tx.one("claim.plain_range", scan=max(limits.SCAN_FILTERED, 2 * most), **_share(where), **_filter(where))
+    assert row is not None
+    return row, group.span(where.binding).everything
+
+
+def _odd(tx: Transaction, where: Stretch, high: int) -> bool:
+    """Whether the range has anything to step over; it nearly never does."""
+    row = tx.one("claim.exceptions", now=where.now, **_turn(where), **{**_share(where), "high": high})
+    return row is not None and bool(row.any)
+
+
+def _carefully(tx: Transaction, where: Stretch) -> Row:
+    """Looking closely costs more per event, and the range may end early: look at little more than is wanted."""
+    everything, most, lanes = where.group.span(where.binding).everything, where.most, where.group.lanes
+    params = {"now": where.now, "holes": limits.HOLES_PER_LEASE, **_share(where), **_turn(where)}
+    if everything and tx.finds_lanes:
+        row = tx.one("claim.careful_lane", reach=_reach(where), scan=limits.PASS_STRETCH, **params)
+    else:
+        scan = min(max(limits.SCAN, 2 * most), max(limits.PASS_STRETCH, 2 * most * lanes))
+        row = tx.one("claim.careful_range", scan=scan, **params, **_filter(where))
+    assert row is not None
+    return row
+
+
+def _reach(where: Stretch) -> int:
+    """How far a lane is looked at in the index alone."""
+    return max(limits.SCAN, 4 * where.most * where.group.lanes)
+
+
+def _share(where: Stretch) -> dict[str, object]:
+    first, last = slice_of(where.lane.lane, where.group.lanes)
+    return {
+        "stream": where.group.stream,
+        "low": where.low,
+        "high": where.high,
+        "most": where.most,
+        "first_bucket": first,
+        "last_bucket": last,
+    }
+
+
+def _filter(where: Stretch) -> dict[str, object]:
+    span = where.group.span(where.binding)
+    return {"binding": where.binding, "type_regex": span.type_regex, "headers": span.headers}
+
+
+def _turn(where: Stretch) -> dict[str, object]:
+    group = where.group
+    return {"group_id": group.group_id, "ordered": group.ordered, "halts": group.on_dead == "halt"}

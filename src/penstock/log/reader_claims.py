@@ -1,0 +1,239 @@
+"""Claims of streaming readers: a few leases under one number, handed out, settled and given back together.
+
+A reader is a streaming query. It names its claims by number in its checkpoint, so a number means the same leases for
+ever, whoever asks and however often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from penstock.core.delivery import Reason
+from penstock.core.group import Group
+from penstock.core.lease import Idle, LeaseId, LeaseRow, Outcome, Passed, Settlement, Token
+from penstock.core.limits import BATCH, LEASE_SECONDS_MOST, READER_FIRST_SECONDS, READER_LEASES
+from penstock.errors import ClaimLost, LeaseLost, OrderedGroup, UnknownReader
+from penstock.log import claim, groups, release, settle
+from penstock.log.lease_end import give_back_all
+from penstock.log.outcomes import count_wanted, give_back
+from penstock.log.transact import look, transact
+from penstock.stores.base import Row, Store, Transaction
+
+CLAIMED_BY = "reader:"
+
+
+class ReaderClaims:
+    """The claims of one group's readers, for those who read it as a stream."""
+
+    def __init__(self, store: Store, stream: str, group: str) -> None:
+        self._store = store
+        self._stream = stream
+        self._group = group
+
+    def next(self, reader: str, *, after: int, limit: int, upto: int | None) -> int | Idle:
+        """The number of the next claim, or when to come back.
+
+        The very first claim is held for minutes only, until its contents are asked for: a query that dies before it has
+        written anything down comes back under another name.
+        """
+        seconds = LEASE_SECONDS_MOST if after else READER_FIRST_SECONDS
+        while True:
+            found = transact(
+                self._store,
+                lambda tx: next_claim(
+                    tx, self._stream, self._group, reader, after=after, limit=limit, lease_seconds=seconds, upto=upto
+                ),
+            )
+            if not isinstance(found, Passed):
+                return found
+
+    def settle_upto(self, reader: str, number: int) -> list[int]:
+        """Every claim up to this one is done. Returns the claims of which something was lost before."""
+        return transact(self._store, lambda tx: settle_upto(tx, self._stream, self._group, reader, number))
+
+    def hold(self, reader: str, number: int, *, skip_lost: bool = False) -> list[LeaseRow]:
+        """What a claim contains, held for days from now on."""
+        return transact(self._store, lambda tx: hold(tx, reader, number, LEASE_SECONDS_MOST, skip_lost=skip_lost))
+
+    def check_held(self, tokens: Mapping[int, int]) -> None:
+        """`ClaimLost` unless every lease is still the reader's."""
+        look(self._store, lambda tx: check_held(tx, tokens))
+
+    def horizon(self) -> int:
+        """Where the log ends now, for a query that takes what is there and ends."""
+        return look(self._store, lambda tx: tx.horizon())
+
+
+# --- in the caller's transaction --------------------------------------------------------------------------------------
+
+
+def next_claim(
+    tx: Transaction,
+    stream: str,
+    group_name: str,
+    reader: str,
+    *,
+    after: int,
+    limit: int,
+    lease_seconds: float,
+    upto: int | None = None,
+) -> int | Idle | Passed:
+    """The number of the reader's next claim: the one it has already above `after`, or a new one.
+
+    All of it happens under the group's lock: whoever asks again, after a crash or from a second process, finds the
+    whole claim or none of it.
+    """
+    group = groups.locked(tx, stream, group_name)
+    if group.ordered:
+        raise OrderedGroup(f"The group {group_name!r} on {stream!r} is ordered by key; a stream reader keeps no order.")
+    known = _next_known(tx, group, reader, after)
+    if known is not None:
+        return known
+    last = tx.one("reader.last", reader=reader)
+    number = 1 + max(after, (last and last.claim) or 0)
+    members = leases = 0
+    found: LeaseRow | Idle | Passed = Passed()
+    while members < limit and leases < READER_LEASES:
+        found = claim.claim_in(
+            tx, stream, group_name, min(limit - members, BATCH), f"{CLAIMED_BY}{reader}", lease_seconds, upto=upto
+        )
+        if not isinstance(found, LeaseRow):
+            break
+        tx.run("reader.record", reader=reader, claim=number, lease=found.id, group_id=group.group_id)
+        members, leases = members + found.members, leases + 1
+    if leases:
+        return number
+    assert not isinstance(found, LeaseRow)
+    return found
+
+
+def _next_known(tx: Transaction, group: Group, reader: str, after: int) -> int | None:
+    """The lowest claim above a number that is still whole.
+
+    One that is not was lost before the query wrote its number down. What is left of it goes back.
+    """
+    while True:
+        row = tx.one("reader.next", reader=reader, after=after)
+        if row is None or row.claim is None:
+            return None
+        after = int(row.claim)
+        now = tx.now()
+        leases = tx.rows("reader.leases", reader=reader, claim=after)
+        if leases and not any(_lost(lease, now) for lease in leases):
+            return after
+        for lease in leases:
+            give_back_lease(tx, group, lease.id)
+
+
+def _lost(lease: Row, now: datetime) -> bool:
+    """Whether a lease is no longer its reader's: neither open, nor settled by it."""
+    if lease.outcome is None:
+        return bool(lease.expires_at <= now)
+    return bool(lease.outcome != Outcome.SETTLED)
+
+
+def settle_upto(tx: Transaction, stream: str, group_name: str, reader: str, number: int) -> list[int]:
+    """Every claim up to this one is done. Returns the claims of which something was lost before."""
+    if number == 0:
+        return []
+    row = tx.one("reader.group", reader=reader, claim=number)
+    if row is None or row.group_id != groups.get(tx, stream, group_name).group_id:
+        raise UnknownReader(f"The group {group_name!r} on {stream!r} has no claim {number} of a reader {reader!r}.")
+    lost = []
+    for lease in tx.rows("reader.unsettled", reader=reader, upto=number):
+        try:
+            with tx.savepoint():
+                settle.settle_in(tx, lease.id, lease.token, Settlement(upto=lease.high))
+        except LeaseLost:
+            lost.append(int(lease.claim))
+    return lost
+
+
+def hold(tx: Transaction, reader: str, number: int, lease_seconds: float, *, skip_lost: bool) -> list[LeaseRow]:
+    """What a claim contains, kept from now on; `ClaimLost` if anything of it is gone, unless that is to be skipped.
+
+    A claim that this reader has settled contains what it contained, as long as its events are there.
+    """
+    leases = tx.rows("reader.leases", reader=reader, claim=number)
+    if not leases:
+        raise UnknownReader(f"There is no claim {number} of a reader {reader!r} in this log.")
+    group = groups.get(tx, leases[0].stream, leases[0].group_name)
+    held = []
+    for lease in leases:
+        try:
+            _keep(tx, group, lease, number, lease_seconds)
+        except ClaimLost:
+            if not skip_lost:
+                raise
+        else:
+            held.append(_row(lease, group))
+    return held
+
+
+def _keep(tx: Transaction, group: Group, lease: Row, number: int, lease_seconds: float) -> None:
+    if lease.outcome == Outcome.SETTLED:
+        if _count(tx, group, lease) != lease.members:
+            raise ClaimLost(f"Events of lease {lease.id} (claim {number} of {lease.claimed_by}) were removed since.")
+        return
+    if not _lost(lease, now := tx.now()) and lease.expires_at - now > timedelta(seconds=lease_seconds / 2):
+        return  # it has just been claimed for as long
+    try:
+        release.extend_in(tx, lease.id, lease.token, lease_seconds)
+    except LeaseLost as error:
+        raise ClaimLost(f"Claim {number} of {lease.claimed_by}: {error.message}") from error
+
+
+def _count(tx: Transaction, group: Group, lease: Row) -> int:
+    """How many members a settled lease has now: prune and rewind remove what is finished."""
+    if lease.offsets is None:
+        return count_wanted(tx, group, lease, lease.low, lease.high)
+    row = tx.one("reader.there", group_id=group.group_id, offsets=lease.offsets)
+    return 0 if row is None else int(row.members)
+
+
+def _row(lease: Row, group: Group) -> LeaseRow:
+    whole = lease.offsets is None and not lease.holes and group.span(lease.binding).everything
+    return LeaseRow(
+        LeaseId(lease.id),
+        Token(lease.token),
+        lease.stream,
+        lease.group_name,
+        lease.group_id,
+        lease.lane,
+        lease.lanes,
+        lease.binding,
+        lease.low,
+        lease.high,
+        lease.holes,
+        lease.offsets,
+        lease.members,
+        lease.attempts,
+        lease.replay,
+        lease.claimed_by,
+        lease.claimed_at,
+        lease.expires_at,
+        whole=whole,
+    )
+
+
+def check_held(tx: Transaction, tokens: Mapping[int, int]) -> None:
+    """`ClaimLost` unless every lease is open, or settled, under its token."""
+    now = tx.now()
+    found = {lease.id: lease for lease in tx.rows("reader.held", ids=sorted(tokens))}
+    for lease_id, token in tokens.items():
+        lease = found.get(lease_id)
+        if lease is None or lease.token != token or _lost(lease, now):
+            how = "is gone" if lease is None else f"has ended: {lease.outcome or Outcome.EXPIRED}"
+            raise ClaimLost(f"Lease {lease_id} {how}.")
+
+
+def give_back_lease(tx: Transaction, group: Group, lease_id: int) -> int:
+    """End a lease, expired or not, whose holder is not in the middle of its settle; returns its members."""
+    lease = tx.one("lease.lock", id=lease_id)
+    if lease is None or lease.outcome is not None:
+        return 0
+    now = tx.now()
+    give_back(tx, lease, group, now, Reason.RELEASED)
+    give_back_all(tx, lease, Outcome.RELEASED, now)
+    return int(lease.members)

@@ -1,0 +1,66 @@
+"""Hold a lease, extend it, or give it back."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from penstock.core.delivery import Reason
+from penstock.core.group import Group
+from penstock.core.lease import Outcome, Settled
+from penstock.errors import LeaseLost
+from penstock.log import groups
+from penstock.log.lease_end import give_back_all
+from penstock.log.outcomes import give_back
+from penstock.log.transact import transact
+from penstock.stores.base import Row, Store, Transaction
+
+
+def holder(tx: Transaction, lease_id: int, token: int) -> tuple[Row, Group, datetime]:
+    """The open lease, locked, with its group and the time; `LeaseLost` for anybody but its holder."""
+    lease, group = locked(tx, lease_id, token)
+    return lease, group, check_open(tx, lease)
+
+
+def check_open(tx: Transaction, lease: Row) -> datetime:
+    """The time, if the lease is neither ended nor expired."""
+    now = tx.now()
+    if lease.outcome is not None:
+        raise LeaseLost(f"Lease {lease.id} has ended: {lease.outcome}.")
+    if lease.expires_at <= now:
+        raise LeaseLost(f"Lease {lease.id} expired at {lease.expires_at.isoformat()}.")
+    return now
+
+
+def locked(tx: Transaction, lease_id: int, token: int) -> tuple[Row, Group]:
+    """The lease, open or not, locked, with its group; `LeaseLost` for another token."""
+    of_lease = {"stream": None, "group_name": None, "lease": lease_id}
+    lease, group = tx.both(("lease.lock", {"id": lease_id}), ("group.find", of_lease))
+    if lease is None or lease.token != token:
+        raise LeaseLost(f"Lease {lease_id} is not held with this token.")
+    return lease, groups.of(group)
+
+
+def extend(store: Store, lease_id: int, token: int, seconds: float | None) -> datetime:
+    """Keep the lease for longer, from now on; returns the new end."""
+    return transact(store, lambda tx: extend_in(tx, lease_id, token, seconds))
+
+
+def extend_in(tx: Transaction, lease_id: int, token: int, seconds: float | None) -> datetime:
+    """The same in the caller's transaction."""
+    _, group, now = holder(tx, lease_id, token)
+    expires_at = now + timedelta(seconds=seconds or group.lease_seconds)
+    tx.run("lease.extend", id=lease_id, expires_at=expires_at)
+    return expires_at
+
+
+def release(store: Store, lease_id: int, token: int) -> Settled:
+    """Give everything back, unblamed and due at once; a range comes back as a range."""
+
+    def work(tx: Transaction) -> Settled:
+        lease, group, now = holder(tx, lease_id, token)
+        give_back(tx, lease, group, now, Reason.RELEASED)
+        answer = give_back_all(tx, lease, Outcome.RELEASED, now)
+        tx.wake()
+        return answer
+
+    return transact(store, work)

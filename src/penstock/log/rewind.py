@@ -1,0 +1,122 @@
+"""Rewind: put everything above a position back, as if the group had never been there."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from penstock.core.delivery import Reason
+from penstock.core.group import Group, Position
+from penstock.core.lease import Outcome
+from penstock.errors import InvalidInput, Pruned
+from penstock.log import audit, checks, groups, positions, stats
+from penstock.log.lease_end import error_of, give_back_all
+from penstock.log.outcomes import count_wanted, give_back
+from penstock.log.selection import Moved
+from penstock.log.transact import transact
+from penstock.stores.base import Row, Store, Transaction
+
+
+def rewind(store: Store, stream: str, group: str, to: Position, *, state: str, dry_run: bool, by: str | None) -> Moved:
+    """End all open leases, and deliver everything above a position again; `state` is "keep" or "reset"."""
+    if state not in ("keep", "reset"):
+        raise InvalidInput(f'state is "keep" or "reset", not {state!r}.')
+    target, author = checks.position(to, "to"), checks.author(by)
+    reset = state == "reset"
+
+    def work(tx: Transaction) -> int:
+        return _rewind(tx, stream, group, target, reset_state=reset, dry_run=dry_run, by=author)
+
+    return Moved(transact(store, work), dry_run)
+
+
+def _rewind(
+    tx: Transaction, stream: str, group_name: str, to: Position, *, reset_state: bool, dry_run: bool, by: str
+) -> int:
+    group = groups.locked(tx, stream, group_name)
+    target = positions.offset_of(tx, stream, to)
+    pruned = tx.one("rewind.pruned", stream=stream)
+    if pruned is not None and target < pruned.upto:
+        raise Pruned(f"Events of {stream!r} up to offset {pruned.upto} were pruned; {target} lies before that.")
+    now = tx.now()
+    rows = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
+    if dry_run and (known := stats.passed_above(tx, group, rows, target)) is not None:
+        return known
+    cursors = {row.lane: group.starts[row.lane] if row.cursor is None else row.cursor for row in rows}
+    pieces = [piece for lane, cursor in cursors.items() for piece in _pieces(group, lane, target, cursor)]
+    members = [count_wanted(tx, group, piece, piece.low, piece.high) for piece in pieces]
+    count = sum(members)
+    if dry_run:
+        return count
+    _end_leases(tx, group, now)
+    ended = _ended(tx, group, target)
+    number = max(group.rewinds, ended.replays) + 1  # above that of each life that ends: no idempotency key comes twice
+    tx.run("rewind.log_rows", group_id=group.group_id, target=target, by=by, replay=number, now=now)
+    tx.run("rewind.drop_returned", group_id=group.group_id, target=target)
+    for piece in tx.rows("rewind.crossing", group_id=group.group_id, target=target):
+        left = count_wanted(tx, group, piece, piece.low, target, without_rows=True)
+        tx.run("rewind.trim_returned", id=piece.id, target=target, members=left)
+    tx.run(
+        "group.rewound",
+        group_id=group.group_id,
+        rewinds=number,
+        rewound_upto=max(group.rewound_upto, ended.upto),
+        target=target,
+        older=_count_older(tx, group, target),
+    )
+    for piece, again in zip(pieces, members, strict=True):
+        where = {"group_id": group.group_id, "replay": number, **asdict(piece)}
+        tx.run("rewind.log_range", by=by, now=now, **where)
+        tx.run(
+            "returned.add",
+            members=again,
+            attempts=0,
+            available_at=now,
+            reason=Reason.REWOUND,
+            returned_at=now,
+            **error_of(None),
+            **where,
+        )
+    tx.run("rewind.remove_rows", group_id=group.group_id, target=target)  # their ranges are back
+    if reset_state:
+        tx.run("state.reset", group_id=group.group_id)
+    audit.record_for(tx, by, "rewind", group, count, {"to": target, "state": "reset" if reset_state else "keep"})
+    return count
+
+
+def _end_leases(tx: Transaction, group: Group, now: datetime) -> None:
+    """What they hold comes back like a release; the part above the target is then swept with the rest."""
+    for lease in tx.rows("rewind.open", group_id=group.group_id):
+        give_back(tx, lease, group, now, Reason.RELEASED)
+        give_back_all(tx, lease, Outcome.REWOUND, now)
+
+
+def _ended(tx: Transaction, group: Group, target: int) -> Row:
+    """How far the rows reach whose lives end, and the greatest number of such a life."""
+    row = tx.one("rewind.ended", group_id=group.group_id, target=target)
+    assert row is not None
+    return row
+
+
+def _pieces(group: Group, lane: int, target: int, cursor: int) -> list[_Piece]:
+    """(target, cursor] of a lane, cut where one binding follows another."""
+    cuts = [(span.binding, max(target, span.low, 0), min(cursor, span.high)) for span in group.spans]
+    return [_Piece(lane, group.lanes, binding, low, high) for binding, low, high in cuts if low < high]
+
+
+def _count_older(tx: Transaction, group: Group, target: int) -> int:
+    """Events from before the group's start that it wants now."""
+    binding = group.spans[0].binding
+    lanes = [_Piece(lane, group.lanes, binding, target, group.floor) for lane in range(group.lanes)]
+    return sum(count_wanted(tx, group, piece, piece.low, piece.high) for piece in lanes) if target < group.floor else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A stretch of a lane that comes again."""
+
+    lane: int
+    lanes: int
+    binding: int
+    low: int
+    high: int

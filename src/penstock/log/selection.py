@@ -1,0 +1,76 @@
+"""Which deliveries an operator means, and how many were moved."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from penstock.core.event import check_text, check_time, parse_event_id
+from penstock.errors import FilterNeeded, InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Deliveries for which everything that is given holds."""
+
+    event_ids: Sequence[uuid.UUID] | None = None
+    error: str | None = None
+    event_type: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def params(self) -> dict[str, object]:
+        """The parameters of the blocks that look for them."""
+        return {
+            "event_ids": None if self.event_ids is None else list(self.event_ids),
+            "error": self.error,
+            "event_type": self.event_type,
+            "since": self.since,
+            "until": self.until,
+        }
+
+    def detail(self) -> dict[str, object]:
+        """What the audit says about it."""
+        return {name: str(value) for name, value in self.params().items() if value is not None}
+
+    def or_all(self, all: bool) -> Selection:
+        """Itself; `FilterNeeded` if it selects everything and nobody said so."""
+        if self == Selection() and not all:
+            raise FilterNeeded
+        return self
+
+
+def select(
+    *,
+    event_ids: Iterable[Any] | None = None,
+    error: str | None = None,
+    type: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Selection:
+    """A selection as a caller gives it, checked."""
+    return Selection(
+        None if event_ids is None else ids_of(event_ids),
+        check_text(error, "error"),
+        check_text(type, "type"),
+        check_time(since, "since"),
+        check_time(until, "until"),
+    )
+
+
+def ids_of(event_ids: Iterable[Any]) -> list[uuid.UUID]:
+    """A list of event ids, each once."""
+    if isinstance(event_ids, str):
+        raise InvalidInput("event_ids must be a list of ids.")
+    return list(dict.fromkeys(parse_event_id(one) for one in event_ids))
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How many deliveries an operator's action moved (or, on a dry run, would move)."""
+
+    count: int
+    dry_run: bool = False

@@ -1,0 +1,146 @@
+"""Settle: one transaction, once per lease, that believes only the holder of the token."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from penstock.core import codec, fingerprint
+from penstock.core.event import NewEvent
+from penstock.core.lease import Effects, Failure, Outcome, Settled, Settlement
+from penstock.core.user_sql import UserSqlError
+from penstock.errors import SettleMismatch, UnattributedEffect
+from penstock.log import circuit, crash_guard, new_events, release
+from penstock.log.effects import Applied, effect_error
+from penstock.log.lease_end import end_lease
+from penstock.log.outcomes import Jitter, remember_kinds
+from penstock.log.settle_members import MemberOutcomes
+from penstock.log.transact import repeat, transact
+from penstock.stores.base import Store, Transaction
+
+
+def says_done(said: Settlement) -> bool:
+    """Whether a settlement only says that a range is done up to an offset."""
+    return said.upto is not None and said == Settlement(upto=said.upto, versions=said.versions)
+
+
+def settle_whole(store: Store, lease_id: int, token: int, said: Settlement) -> Settled | None:
+    """The happy path: a whole range is done. All that its transaction does; None if it is not as simple as that."""
+    digest = codec.digest({**_DONE, "upto": said.upto})
+    rows = store.only("settle.whole", id=lease_id, token=token, upto=said.upto, digest=digest, now=store.told_now)
+    return Settled(rows[0][0], 0, 0, 0) if rows else None
+
+
+def settle(
+    store: Store, lease_id: int, token: int, said: Settlement, move: Callable[[Transaction], None] | None = None
+) -> Settled:
+    """Apply a settlement in one transaction.
+
+    A statement of the user's that fails is looked for event by event, so that only its own event fails.
+    """
+
+    def work(careful: bool) -> Callable[[Transaction], Settled]:
+        def settled(tx: Transaction) -> Settled:
+            answer = settle_in(tx, lease_id, token, said, careful=careful, move=move)
+            emits = said.effects.emit or any(one.emit for one in said.event_effects.values())
+            if emits or answer.released:  # others may wait for it
+                tx.wake()
+            return answer
+
+        return settled
+
+    if move is None and says_done(said):
+        done = repeat(lambda: settle_whole(store, lease_id, token, said))
+        if done is not None:
+            return done
+    try:
+        try:
+            return transact(store, work(careful=False))
+        except UserSqlError:
+            if not any(effects.execute for effects in said.event_effects.values()):
+                raise
+            return transact(store, work(careful=True))
+    except UserSqlError as error:
+        raise effect_error(error) from error
+
+
+def settle_in(
+    tx: Transaction,
+    lease_id: int,
+    token: int,
+    said: Settlement,
+    *,
+    emit: Callable[[Any], NewEvent] = new_events.emitted,
+    jitter: Jitter = random.random,
+    careful: bool = False,
+    move: Callable[[Transaction], None] | None = None,
+) -> Settled:
+    """Apply everything a settlement says, or nothing of it, in the caller's transaction.
+
+    With `careful` every event's effects run in a savepoint of their own, so that only the culprit fails. `move` puts
+    what `said.moves` names in its place, in the same transaction.
+    """
+    digest = codec.digest(_plain(said))
+    lease, group = release.locked(tx, lease_id, token)
+    if lease.outcome == Outcome.SETTLED:
+        if lease.digest != digest:
+            raise SettleMismatch(f"Lease {lease_id} was settled with other outcomes.")
+        return Settled(*lease.answer)
+    now = release.check_open(tx, lease)
+    if said.unavailable is not None:
+        said = replace(said, unavailable=fingerprint.complete(said.unavailable))
+    work = MemberOutcomes(tx, lease, group, now, jitter, said)
+    work.check_members(careful)
+    work.bury_the_old()
+    # Who is given back is settled first: an event that does not succeed leaves no effect, whatever it asked for.
+    unsuccessful = work.unsuccessful() if said.event_effects or said.effects else frozenset()
+    if said.effects and (unsuccessful or work.has_tail):
+        raise UnattributedEffect
+    effects = Applied(tx, group, now, emit, {offset: row.ordering_key for offset, row in work.known.items()})
+    effects.apply(said, without=unsuccessful, careful=careful)
+    work.failed.update(effects.culprits)
+    work.released.update(effects.dependents)
+    answer = work.write()
+    if move is not None:
+        move(tx)
+    if effects.emitted:
+        tx.append(effects.emitted, unique=False)
+    if said.unavailable is not None or group.circuit is not None:
+        circuit.settled(tx, group, lease_id, said.unavailable, answer, now)
+    remember_kinds(tx, work.failures(), now)
+    end_lease(tx, lease, Outcome.SETTLED, answer, now, upto=work.upto, digest=digest, because=said.unavailable)
+    crash_guard.watch(tx, group, (failure.code for failure in work.failed.values()), lease.claimed_by)
+    return answer
+
+
+def _plain(said: Settlement) -> dict[str, Any]:
+    def effects(one: Effects) -> list[Any]:
+        return [
+            {key: dict(values) for key, values in one.state.items()},
+            [list(event) if isinstance(event, NewEvent) else dict(event) for event in one.emit],
+            [[sql, list(params)] for sql, params in one.execute],
+        ]
+
+    def failures(some: Mapping[int, Failure]) -> dict[str, list[Any]]:
+        return {str(o): [f.code, f.message, f.retry_after_seconds] for o, f in some.items()}
+
+    more: dict[str, Any] = {}
+    if said.moves:
+        more["moves"] = sorted(said.moves)
+    if said.unavailable is not None:
+        more["unavailable"] = list(said.unavailable[:3])
+    if said.suspects:
+        more["suspects"] = failures(said.suspects)
+    return more | {
+        "failed": failures(said.failed),
+        "dead": failures(said.dead),
+        "released": sorted(said.released),
+        "upto": said.upto,
+        "effects": effects(said.effects),
+        "event_effects": {str(offset): effects(one) for offset, one in said.event_effects.items()},
+    }
+
+
+_DONE = _plain(Settlement())

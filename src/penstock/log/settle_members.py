@@ -1,0 +1,203 @@
+"""What becomes of the members of a lease in a settle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from penstock.core import fingerprint
+from penstock.core.delivery import Reason, State
+from penstock.core.group import Group
+from penstock.core.lease import Failure, Settled, Settlement
+from penstock.core.ordering import held_back
+from penstock.errors import LeaseLost, NotInLease
+from penstock.log.outcomes import (
+    Given,
+    Jitter,
+    Member,
+    add_returned,
+    all_alike,
+    bury,
+    count_wanted,
+    fail,
+    members_of,
+    suspect,
+    too_old,
+    unblamed,
+    write_rows,
+)
+from penstock.stores.base import Row, Transaction
+
+
+@dataclass(slots=True)
+class MemberOutcomes:
+    """What becomes of the members of one lease."""
+
+    tx: Transaction
+    lease: Row
+    group: Group
+    now: datetime
+    jitter: Jitter
+    said: Settlement
+    failed: dict[int, Failure] = field(default_factory=dict)
+    dead: dict[int, Failure] = field(default_factory=dict)
+    released: set[int] = field(default_factory=set)
+    known: dict[int, Row | Member] = field(default_factory=dict)
+    _listed: Set[int] = field(init=False)
+    _buried_upto: int = 0  # what a range gives back begins behind those that became too old
+
+    def __post_init__(self) -> None:
+        self._listed = frozenset(self.lease.offsets or ())
+
+    @property
+    def upto(self) -> int | None:
+        """Where the finished part of a range ends."""
+        if self.lease.offsets is not None:
+            return None
+        return self.lease.high if self.said.upto is None else max(self.said.upto, self._buried_upto)
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether the end of a range comes back."""
+        return self.upto is not None and bool(self.upto < self.lease.high)
+
+    def check_members(self, careful: bool) -> None:
+        """Every event that is named must be in the lease, and be named once.
+
+        Those with effects are looked up only where their keys matter: there may be very many of them.
+        """
+        self.failed = {offset: fingerprint.complete(why) for offset, why in self.said.failed.items()}
+        self.dead = {offset: fingerprint.complete(why) for offset, why in self.said.dead.items()}
+        self.released = set(self.said.released)
+        named = [*self.failed, *self.dead, *self.released, *self.said.suspects]
+        wanted = {*named, *(self.said.event_effects if careful else ())}
+        if len(named) != len({*named}):
+            raise NotInLease("An event is named with two outcomes.")
+        if self.upto is not None and not self.lease.low <= self.upto <= self.lease.high:
+            raise NotInLease("`upto` lies outside the lease.")
+        strangers = {offset for offset in self.said.event_effects if not self._may_hold(offset)}
+        if not wanted and not strangers:
+            return
+        self.known = self._known(wanted, careful)
+        strangers |= wanted - self.known.keys()
+        if self.upto is not None:
+            strangers |= {offset for offset in self.released if offset > self.upto}
+        if strangers:
+            raise NotInLease(f"Not in the lease, or beyond its finished part: {sorted(strangers)[:10]}.")
+
+    def _may_hold(self, offset: int) -> bool:
+        if self.lease.offsets is not None:
+            return offset in self._listed
+        return bool(self.lease.low < offset <= self.lease.high)
+
+    def _known(self, wanted: set[int], careful: bool) -> dict[int, Row | Member]:
+        """Those of the events that are members. Where nothing has to be known of them, they are not looked up: whether
+        one is not of this stream is seen when its row is written."""
+        lease = self.lease
+        if all_alike(self.group, lease) and not careful:
+            return {offset: Member(offset) for offset in wanted if lease.low < offset <= lease.high}
+        at_hand = self.said.keys
+        if at_hand is not None and wanted <= at_hand.keys() and self.group.retry.max_age_seconds is None:
+            return {offset: Member(offset, at_hand[offset]) for offset in wanted}
+        return {row.offset: row for row in members_of(self.tx, self.group, lease, offsets=sorted(wanted))}
+
+    def bury_the_old(self) -> None:
+        """An unavailable target is nobody's fault, but what has become too old for it ends all the same."""
+        why = self.said.unavailable
+        if why is None or self.group.retry.max_age_seconds is None:
+            return
+        back = [self.known[offset] for offset in sorted(self.released)]
+        end: list[Row] = []
+        if self.has_tail:
+            end = [row for row in members_of(self.tx, self.group, self.lease) if row.offset > self.upto]
+        taken = self.failed.keys() | self.dead.keys() | self.said.suspects.keys()
+        young = False
+        for row in [*back, *end]:
+            old = row.offset not in taken and self.group.retry.too_old((self.now - row.created_at).total_seconds())
+            if old:
+                self.known[row.offset] = row
+                self.dead[row.offset] = too_old(self.group, row.created_at, self.now, why)
+                self.released.discard(row.offset)
+            if row.offset not in self.said.released:
+                young = young or not (old or row.offset in taken)
+                if not young:
+                    self._buried_upto = row.offset if row is not end[-1] else self.lease.high
+
+    def failures(self) -> list[Failure]:
+        """Everything that went wrong."""
+        because = [] if self.said.unavailable is None else [self.said.unavailable]
+        return [*self.failed.values(), *self.dead.values(), *self.said.suspects.values(), *because]
+
+    def unsuccessful(self) -> set[int]:
+        """Every member that is not published, as far as the caller's words tell."""
+        return {one.offset for one in self._outcomes()}
+
+    def write(self) -> Settled:
+        """Rows for failures and for what is given back, then the unfinished end as one range."""
+        given = self._outcomes()
+        tail = 0
+        if self.has_tail:
+            assert self.upto is not None
+            # The range that comes back steps over what has a row of its own.
+            tail = count_wanted(self.tx, self.group, self.lease, self.upto, self.lease.high)
+            tail -= sum(one.offset > self.upto for one in given)
+        if self.lease.offsets is not None:
+            named = {one.offset for one in given}
+            done = [offset for offset in self.lease.offsets if offset not in named]
+            self._publish(done)
+        write_rows(self.tx, self.lease, self.group, given, self.now)
+        if tail:
+            assert self.upto is not None
+            due = self.now + timedelta(seconds=self.said.due_after_seconds)
+            because = self.said.unavailable
+            add_returned(self.tx, self.lease, self.upto, self.lease.high, tail, due, Reason.RELEASED, self.now, because)
+        failed = sum(one.fate.failures and one.fate.state is State.PENDING for one in given)
+        dead = sum(one.fate.state is State.DEAD for one in given)
+        released = len(given) - failed - dead + tail
+        return Settled(self.lease.members - failed - dead - released, failed, dead, released)
+
+    def _publish(self, rows: list[int]) -> None:
+        if not rows:
+            return
+        published = self.tx.run(
+            "settle.publish_rows",
+            group_id=self.group.group_id,
+            lease=self.lease.id,
+            claimed_by=self.lease.claimed_by,
+            claimed_at=self.lease.claimed_at,
+            offsets=rows,
+            now=self.now,
+        )
+        if published != len(rows):
+            raise LeaseLost(f"Rows of lease {self.lease.id} are no longer its own.")
+
+    def _outcomes(self) -> list[Given]:
+        given = {offset: self._failure(offset, failure) for offset, failure in self.failed.items()}
+        given |= {offset: bury(offset, failure, self.now) for offset, failure in self.dead.items()}
+        back = unblamed(Reason.RELEASED, self.said.unavailable)
+        given |= {offset: Given(offset, self.now, back) for offset in self.released}
+        given |= {one.offset: one for one in suspect(self.lease, self.said.suspects, self.now)}
+        if self.group.ordered and given:
+            blocked = unblamed(Reason.BLOCKED)
+            given |= {offset: Given(offset, self.now, blocked) for offset in self._blocked(given)}
+        return [given[offset] for offset in sorted(given)]
+
+    def _blocked(self, given: Mapping[int, Given]) -> list[int]:
+        """An ordered key does not go on behind an event that is not resolved, whatever the caller says."""
+        halts = self.group.halts
+        stopped = {offset for offset, one in given.items() if one.fate.state is State.PENDING or halts}
+        keys = sorted({key for o in stopped if (key := self.known[o].ordering_key) is not None})
+        if not keys:
+            return []
+        at_hand = self.said.keys
+        upto = self.upto
+        if at_hand is not None and stopped <= at_hand.keys():
+            members = [(offset, key) for offset, key in at_hand.items() if upto is None or offset <= upto]
+        else:
+            found = members_of(self.tx, self.group, self.lease, upto=upto, keys=keys)
+            members = [(row.offset, row.ordering_key) for row in found]
+        return held_back(members, stopped, given.keys() - self.released)
+
+    def _failure(self, offset: int, failure: Failure) -> Given:
+        return fail(self.group, self.known[offset], failure, self.now, self.jitter)

@@ -1,0 +1,1 @@
+"""Handlers on Spark: slices of time in Spark's slots."""

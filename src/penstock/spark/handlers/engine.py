@@ -1,0 +1,322 @@
+"""The Spark engine: handlers as slices that fill the slots, pipelines as jobs of their own, one driver over both."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import os
+import socket
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
+from penstock.declare.groups import declare
+from penstock.declare.pipeline import Pipeline
+from penstock.declare.portable import Travelling, travelling
+from penstock.declare.subscription import Subscription
+from penstock.core.observe import everyone
+from penstock.engine.counters import NAMES
+from penstock.engine.drain import Drained
+from penstock.engine.heartbeat import Watch
+from penstock.engine.outage import patiently, try_once
+from penstock.errors import AWAY, PenstockError, SparkLost, all_errors
+from penstock.log.log import Log
+from penstock.spark import secrets
+from penstock.spark.causes import first_line
+from penstock.spark.handlers import time_slice
+from penstock.spark.handlers.control import Counts, Switchboard
+from penstock.spark.session import has_ended
+
+if TYPE_CHECKING:
+    from penstock.spark.pipelines.worker import PipelineWorker
+
+logger = logging.getLogger("penstock")
+_SHORT = 3.0  # seconds of a slice when somebody waits for its slot
+_LONG = 30.0  # and when nobody does
+_PATIENCE = 0.25  # seconds without work after which a slot is given to others
+_AGAIN = (0.2, 10.0)  # seconds before a group whose job failed is tried again: from the first to the last
+_LOOK = 0.2  # seconds between two looks at whether everything is drained
+_REAP = 5.0
+_NAME = f"{socket.gethostname()}/{os.getpid()}"  # of the driver
+HANDLERS, PIPELINES = "penstock-handlers", "penstock-pipelines"  # Spark's scheduling pools
+
+
+@dataclass(slots=True)
+class _Group:
+    """A group of handlers as the driver sees it."""
+
+    subscription: Subscription
+    travelling: Travelling
+    key: str  # under which workers keep what they made of it
+    past: Counter[str] = field(default_factory=Counter)
+    running: dict[int, Counts] = field(default_factory=dict)  # by the slice's number
+    wanted: float = 0.0  # not before this moment …
+    grown: float = math.inf  # … unless the log has grown beyond this
+    pause: float = 0.0  # after a failed job
+    began: float = 0.0  # when its last slice began
+    idle: bool = False
+
+
+class SparkEngine:
+    """Runs an app on a Spark session until it is stopped, or until all groups are drained."""
+
+    def __init__(
+        self,
+        log: Log,
+        spark: Any,
+        url: str,
+        subscriptions: Sequence[Subscription],
+        pipelines: Sequence[Pipeline] = (),
+        *,
+        until_drained: bool = False,
+    ) -> None:
+        self._log = log
+        self._spark = spark
+        self._context = spark.sparkContext
+        self._url = secrets.hide(spark, url)
+        self._until_drained = until_drained
+        self._groups = [_Group(one, travelling(one), uuid.uuid4().hex) for one in subscriptions]
+        self._watch = Watch()
+        self._pipelines = [self._worker(one, url) for one in pipelines]
+        self._left = Drained(log, [*subscriptions, *pipelines])
+        self._own = [
+            *((one.stream, one.group) for one in subscriptions),
+            *((one.stream, one.group) for one in pipelines),
+        ]
+        self._numbers = itertools.count(1)
+        self._changed = threading.Condition()
+        self._quiet = False
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._error: BaseException | None = None
+        self._began = time.monotonic()
+        self._end = 0  # of the log, when somebody sleeps
+        self._switchboard: Switchboard | None = None
+        self._threads: list[threading.Thread] = []
+
+    # --- what everybody calls ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Declare the groups and begin to work."""
+        for group in self._groups:
+            wanted = partial(declare, self._log, group.subscription, _NAME)
+            patiently(wanted, group.subscription.name, everyone, self._stopping)
+        for worker in self._pipelines:
+            worker.start()
+        self._watch.start()
+        conf = self._context.getConf()
+        self._switchboard = Switchboard(conf.get("spark.driver.host", "127.0.0.1"), self._heard)
+        for number in range(self._slots() if self._groups else 0):
+            self._thread(self._serve, f"penstock-slot-{number}")
+        for worker in self._pipelines:
+            self._thread(partial(self._pipe, worker), f"penstock-{worker.pipeline.name}")
+        threading.Thread(target=self._keep, name="penstock-keeper", daemon=True).start()
+
+    def stop(self) -> None:
+        """End gracefully: running handlers get their time, what was never started goes back. Returns at once."""
+        self._stopping.set()
+        # A signal handler may be the caller: it takes no lock that the interrupted thread may hold.
+        threading.Thread(target=self._say_stop, name="penstock-stop", daemon=True).start()
+
+    def _say_stop(self) -> None:
+        if self._switchboard is not None:
+            self._switchboard.stop()
+        for worker in self._pipelines:
+            worker.stop()
+        with self._changed:
+            self._changed.notify_all()
+
+    def quiet(self, quiet: bool) -> None:
+        """Begin no new slice; those that run end when their time is over. Pipelines go on."""
+        self._quiet = quiet
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Return True when all work has ended; raises what ended it, if that was an error."""
+        if not self._ended.wait(seconds):
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def snapshot(self) -> dict[str, dict[str, int]]:
+        """The counters of every group, as of the last reports."""
+        with self._changed:
+            counts = {group.subscription.name: _sum(group) for group in self._groups}
+        return counts | {one.pipeline.name: one.counters.snapshot() for one in self._pipelines}
+
+    @property
+    def paused(self) -> dict[str, str]:
+        """Groups that could not be drained, and why."""
+        return self._left.paused
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been at work."""
+        return time.monotonic() - self._began
+
+    # --- slots ---------------------------------------------------------------------------------------------------
+
+    def _slots(self) -> int:
+        return max(1, int(self._context.defaultParallelism))
+
+    def _thread(self, target: Any, name: str) -> None:
+        def run() -> None:
+            try:
+                target()
+            except BaseException as error:
+                self._fail(error)
+
+        self._threads.append(threading.Thread(target=run, name=name, daemon=True))
+        self._threads[-1].start()
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = self._error or error
+        self.stop()
+
+    def _serve(self) -> None:
+        """One slot: slice after slice, for whoever had the least."""
+        self._context.setLocalProperty("spark.scheduler.pool", HANDLERS)
+        while (group := self._next()) is not None:
+            number = next(self._numbers)
+            ticket = self._ticket(group, number)
+            with self._changed:
+                group.running[number] = {}
+                group.began = time.monotonic()
+            report = self._run(group, ticket)
+            with self._changed:
+                counts = group.running.pop(number)
+                group.past.update(counts if report is None else report.counts)
+                self._plan(group, report)
+                self._changed.notify_all()
+            if report is not None and report.error is not None:
+                code, message = report.error
+                raise all_errors().get(code, PenstockError)(message)
+
+    def _next(self) -> _Group | None:
+        """The group that is to work next; waits for one, None at the end."""
+        with self._changed:
+            while not self._stopping.is_set():
+                ready = self._ready()
+                if ready:
+                    return min(ready, key=lambda one: (len(one.running), one.began))
+                self._changed.wait(POLL_FIRST_SECONDS)
+        return None
+
+    def _ready(self) -> list[_Group]:
+        if self._quiet:
+            return []
+        now, room = time.monotonic(), not self._crowded()
+        return [
+            one
+            for one in self._groups
+            if (one.wanted <= now or self._end > one.grown) and (not one.running or (room and not one.idle))
+        ]
+
+    def _crowded(self) -> bool:
+        """Whether a pipeline needs a slot that a second slice of a group would take."""
+        running = sum(len(one.running) for one in self._groups)
+        busy = sum(one.busy for one in self._pipelines)
+        return busy > 0 and running >= max(1, self._slots() - 1)
+
+    def _ticket(self, group: _Group, number: int) -> time_slice.Ticket:
+        assert self._switchboard is not None
+        scarce = len(self._groups) + len(self._pipelines) > self._slots()
+        seconds, patience = (_SHORT, _PATIENCE) if scarce else (_LONG, _LONG)
+        line = self._switchboard.line
+        return time_slice.Ticket(number, group.key, self._url, group.travelling, seconds, patience, line)
+
+    def _run(self, group: _Group, ticket: time_slice.Ticket) -> time_slice.Report | None:
+        """One slice as a job of one task; None if the job failed, whoever did it."""
+        self._context.setJobDescription(f"{group.subscription.name}: slice {ticket.number}")
+        try:
+            (report,) = self._context.parallelize([ticket], 1).mapPartitions(time_slice.work).collect()
+        except Exception as error:
+            if has_ended(self._context):
+                raise SparkLost(f"Spark has ended: {first_line(error)}.") from error
+            logger.warning("%s: a slice was lost: %s", group.subscription.name, first_line(error))
+            return None
+        assert isinstance(report, time_slice.Report)
+        return report
+
+    def _plan(self, group: _Group, report: time_slice.Report | None) -> None:
+        """When the group may have its next slice."""
+        group.pause = 0.0 if report is not None else min(max(_AGAIN[0], 2 * group.pause), _AGAIN[1])
+        idle = None if report is None else report.idle
+        group.idle, group.grown, nap = idle is not None, math.inf, group.pause
+        if idle is not None:
+            waits = idle.paused or idle.horizon < idle.end  # for an operator, or for somebody who still appends
+            nap = POLL_MOST_SECONDS if waits else math.inf if idle.seconds is None else idle.seconds
+            group.grown = idle.end
+        group.wanted = time.monotonic() + nap
+
+    def _heard(self, number: int, counts: Counts) -> None:
+        with self._changed:
+            for group in self._groups:
+                if number in group.running:
+                    group.running[number] = counts
+
+    # --- pipelines and the rest ----------------------------------------------------------------------------------
+
+    def _worker(self, pipeline: Pipeline, url: str) -> PipelineWorker:
+        from penstock.spark.pipelines.worker import PipelineWorker  # with all that DataFrames need
+
+        return PipelineWorker(
+            self._log, self._spark, url, pipeline, f"{_NAME}/{pipeline.group}", self._watch
+        )
+
+    def _pipe(self, worker: PipelineWorker) -> None:
+        self._context.setLocalProperty("spark.scheduler.pool", PIPELINES)
+        worker.run()
+
+    def _keep(self) -> None:
+        """Reap now and then, end a drain when it is done."""
+        next_reap, next_look = time.monotonic() + _REAP, time.monotonic() + _LOOK
+        try:
+            while any(one.is_alive() for one in self._threads) and not self._stopping.wait(POLL_FIRST_SECONDS):
+                self._wake_sleepers()
+                if time.monotonic() >= next_reap:
+                    self._reap()
+                    next_reap = time.monotonic() + _REAP
+                if self._until_drained and time.monotonic() >= next_look:
+                    if self._left.look():
+                        self.stop()
+                    next_look = time.monotonic() + _LOOK
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            for thread in self._threads:
+                thread.join()
+            if self._switchboard is not None:
+                self._switchboard.close()
+            self._watch.stop()
+            self._ended.set()
+
+    def _wake_sleepers(self) -> None:
+        """A group that had nothing to do and gave its slot back is woken when the log grows."""
+        if all(one.running or one.grown == math.inf for one in self._groups):
+            return
+        with suppress(*AWAY):
+            end = self._log.end()
+            with self._changed:
+                self._end = end
+                self._changed.notify_all()
+
+    def _reap(self) -> None:
+        try_once(lambda: self._log.reap(groups=self._own), "reap")
+
+
+def _sum(group: _Group) -> dict[str, int]:
+    counts = group.past.copy()
+    for running in group.running.values():
+        counts.update(running)
+    return {name: counts[name] for name in NAMES}

@@ -1,0 +1,183 @@
+"""What a Spark task does for a group of handlers: it may work for a slice of time, and carries no lease.
+
+It claims, reads, handles and settles in a loop on its own connection. Whatever Spark does with the task (retries it,
+runs it twice, cancels it), every claim is its own, with its own token and its own counted attempt.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.core.lease import Idle
+from penstock.declare.portable import Travelling
+from penstock.core.observe import Observers, everyone
+from penstock.engine.counters import Counters
+from penstock.engine.failure_log import FailureLog
+from penstock.engine.heartbeat import Watch
+from penstock.engine.thread_switch import quick_turns
+from penstock.engine.worker import Worker
+from penstock.errors import PenstockError
+from penstock.log.log import Log
+from penstock.log.open import open_log
+from penstock.spark import secrets
+from penstock.spark.handlers.control import Caller, Counts, Line
+
+_KEPT = 4  # groups a Python worker keeps warm: their processes and connections
+_REPORT_SECONDS = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Permission to work."""
+
+    number: int
+    key: str  # the same for all slices of a group in one run
+    url: str  # without a password
+    subscription: Travelling
+    seconds: float
+    patience: float  # seconds without work after which the slot is given back
+    line: Line
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a slice did, and why it ended if it was not time."""
+
+    counts: Counts
+    idle: Idle | None = None  # there was nothing to do
+    error: tuple[str, str] | None = None  # code and message of what no other slice would do better
+
+
+def work(tickets: Iterable[Ticket]) -> Iterator[Report]:
+    """The body of a Spark task."""
+    for ticket in tickets:
+        yield run_slice(ticket)
+
+
+def run_slice(ticket: Ticket) -> Report:
+    """Work for a group until the time is over, there is nothing to do, or the driver says stop."""
+    counters = Counters()
+    try:
+        kept = _warm(ticket)
+        ending = _Ending(ticket, kept.worker)
+        kept.worker.observers = Observers(counters, kept.failures, parent=everyone)
+        kept.worker.until = ending
+        kept.worker.again()
+        caller = Caller(ticket.line, ticket.number, kept.worker.stop)
+        with _telling(caller, counters), quick_turns():
+            kept.worker.work()
+    except PenstockError as error:
+        _forget(ticket)
+        return Report(counters.snapshot(), error=(error.code, error.message))
+    except BaseException:
+        _forget(ticket)
+        raise
+    return Report(counters.snapshot(), kept.worker.idle)
+
+
+class _Ending:
+    """Whether a slice ends between two leases, or while it waits."""
+
+    def __init__(self, ticket: Ticket, worker: Worker) -> None:
+        self._ticket = ticket
+        self._worker = worker
+        self._end = time.monotonic() + ticket.seconds
+        self._idle_since: float | None = None
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        if self._worker.idle is None:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = now
+        waited = 0.0 if self._idle_since is None else now - self._idle_since
+        return now >= self._end or waited > self._ticket.patience
+
+
+class _telling:
+    """Tells the driver now and then how far we are."""
+
+    def __init__(self, caller: Caller, counters: Counters) -> None:
+        self._caller = caller
+        self._counters = counters
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-telling", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._caller.close()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_REPORT_SECONDS):
+            self._caller.report(self._counters.snapshot())
+
+
+# --- what stays warm between slices ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Kept:
+    log: Log
+    watch: Watch
+    worker: Worker
+    failures: FailureLog = field(default_factory=FailureLog)
+
+    def close(self) -> None:
+        self.worker.close()
+        self.watch.stop()
+        self.log.close()
+
+
+_kept: OrderedDict[tuple[int, str], _Kept] = OrderedDict()  # a process that was forked has none of its parent's
+
+
+def _warm(ticket: Ticket) -> _Kept:
+    key = (os.getpid(), ticket.key)
+    found = _kept.get(key)
+    if found is None:
+        found = _kept[key] = _made(ticket)
+    _kept.move_to_end(key)
+    while len(_kept) > _KEPT:
+        _, oldest = _kept.popitem(last=False)
+        oldest.close()
+    return found
+
+
+def _made(ticket: Ticket) -> _Kept:
+    known = set(sys.path)
+    sys.path[:0] = [one for one in ticket.subscription.path if one not in known]
+    subscription = ticket.subscription.load()
+    log = open_log(secrets.reveal(ticket.url), migrate=False)
+    log.store.warm()
+    watch = Watch()
+    watch.start()
+    gc.freeze()  # what is loaded stays: the collector need not look at it again
+    return _Kept(log, watch, Worker(log, subscription, f"{place()}/{subscription.group}", watch, everyone))
+
+
+def _forget(ticket: Ticket) -> None:
+    found = _kept.pop((os.getpid(), ticket.key), None)
+    if found is not None:
+        found.close()
+
+
+def place() -> str:
+    """Host, executor and process: who claims."""
+    directory = Path.cwd()
+    executor = os.environ.get("SPARK_EXECUTOR_ID")
+    if executor is None and directory.parent.name.startswith("app-"):  # where a standalone worker starts executors
+        executor = directory.name
+    return f"{socket.gethostname()}/{executor or 'driver'}/{os.getpid()}"

@@ -1,0 +1,1 @@
+"""Pipelines: DataFrame functions over batches of a group."""

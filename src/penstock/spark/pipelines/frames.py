@@ -1,0 +1,104 @@
+"""The events of a lease as a DataFrame whose tasks read them: nothing of them passes the driver.
+
+Only the columns that a function uses are read. Spark knows which these are, but cannot tell a Python reader; so we look
+at its plan. A column that was not expected to be used says so when it is, and then all of them are read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from penstock.core.lease import LeaseRow
+from penstock.spark.arrow import EVENTS_DDL, read_claimed
+from penstock.spark.logs import log_at
+
+CLAIMED_DDL = f"{EVENTS_DDL}, attempts int"
+_TYPES = dict(one.strip().split(" ", 1) for one in CLAIMED_DDL.replace("string,string", "string;string").split(","))
+COLUMNS = tuple(_TYPES)
+UNREAD = "penstock has not read the column "
+logger = logging.getLogger("penstock")
+
+
+def frame(spark: Any, safe_url: str, pieces: Sequence[LeaseRow], columns: Sequence[str] = COLUMNS) -> Any:
+    """A DataFrame with one partition for each of these pieces of a lease.
+
+    A lease contains the same for ever, so that a task that Spark runs again reads the same.
+    """
+    listed = list(pieces)
+    wanted = [name for name in COLUMNS if name in columns]
+
+    def read(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for place in batch.column(0).to_pylist():
+                yield from read_claimed(log_at(safe_url), listed[place], wanted)
+
+    found = spark.range(0, len(listed), 1, len(listed)).mapInArrow(read, _ddl(wanted))
+    return found if len(wanted) == len(COLUMNS) else found.select(*(_column(name, wanted) for name in COLUMNS))
+
+
+def empty_frame(spark: Any) -> Any:
+    """The same without any events, to see what a function makes of it."""
+    return spark.createDataFrame([], CLAIMED_DDL)
+
+
+def used_columns(spark: Any, function: Callable[[Any], Any]) -> Sequence[str]:
+    """The columns that a function uses, as far as Spark's plan tells; all of them where it does not."""
+    probe = spark.range(1).mapInArrow(lambda batches: batches, CLAIMED_DDL)
+    try:
+        plan = function(probe)._jdf.queryExecution().optimizedPlan()
+        ours, asked = _ids(plan, set()), set(_attributes(plan.output()))
+        asked |= set(_references(plan))
+    except Exception as error:  # a function that looks at its data, or another Spark: read everything
+        logger.debug("all columns are read: %s", error)
+        return COLUMNS
+    used = {name for key, name in ours if key in {key for key, _ in asked}}
+    return [name for name in COLUMNS if name in used or name == "offset"]
+
+
+def _ddl(names: Sequence[str]) -> str:
+    return ", ".join(f"{name} {_TYPES[name].replace(';', ',')}" for name in names)
+
+
+def _column(name: str, wanted: Sequence[str]) -> Any:
+    from pyspark.sql import functions as f
+
+    if name in wanted:
+        return f.col(name)
+    return f.raise_error(f.lit(f"{UNREAD}{name}")).cast(_TYPES[name].replace(";", ",")).alias(name)
+
+
+# --- Spark's plan ----------------------------------------------------------------------------------------------------
+
+
+def _is_ours(plan: Any) -> bool:
+    """The reading end of the plan: a Python function over a range."""
+    children = plan.children()
+    return _kind(plan) == "MapInArrow" and children.size() == 1 and _kind(children.apply(0)) == "Range"
+
+
+def _ids(plan: Any, found: set[tuple[int, str]]) -> set[tuple[int, str]]:
+    if _is_ours(plan):
+        return found | set(_attributes(plan.output()))
+    for place in range(plan.children().size()):
+        found = _ids(plan.children().apply(place), found)
+    return found
+
+
+def _references(plan: Any) -> Iterator[tuple[int, str]]:
+    if _is_ours(plan):
+        return
+    yield from _attributes(plan.references().toSeq())
+    for place in range(plan.children().size()):
+        yield from _references(plan.children().apply(place))
+
+
+def _attributes(some: Any) -> Iterator[tuple[int, str]]:
+    for place in range(some.size()):
+        one = some.apply(place)
+        yield int(one.exprId().id()), str(one.name())
+
+
+def _kind(plan: Any) -> str:
+    return str(plan.getClass().getSimpleName())

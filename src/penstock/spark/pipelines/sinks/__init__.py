@@ -1,0 +1,1 @@
+"""Where the rows of a pipeline go."""

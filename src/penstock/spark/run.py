@@ -1,0 +1,55 @@
+"""Run an app on Spark in the foreground: a session is found or made, and given back if it was ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.declare.pipeline import Pipeline
+from penstock.declare.portable import travelling
+from penstock.declare.subscription import Subscription
+from penstock.engine.foreground import Orders, Outcome, run_engine
+from penstock.engine.run_row import running
+from penstock.log.log import Log
+from penstock.spark.handlers.engine import SparkEngine
+from penstock.spark.session import active_session, check_classic, check_master, complete, make_session
+
+
+def run_spark(
+    log: Log,
+    subscriptions: Sequence[Subscription],
+    pipelines: Sequence[Pipeline] = (),
+    *,
+    name: str,
+    master: str | None = None,
+    spark: Any = None,
+    until_drained: bool = False,
+) -> Outcome:
+    """Run until stopped by a signal, or until drained. What is wrong with the app is said before Spark starts."""
+    for one in subscriptions:
+        travelling(one)
+    with session_for(spark, master, name, log.store.url) as session:
+        orders = Orders()
+        groups = [*(one.name for one in subscriptions), *(one.name for one in pipelines)]
+        with running(log, "spark", groups, name, orders.obey):
+            engine = SparkEngine(log, session, log.store.url, subscriptions, pipelines, until_drained=until_drained)
+            return run_engine(engine, orders)
+
+
+@contextmanager
+def session_for(spark: Any, master: str | None, name: str, url: str) -> Iterator[Any]:
+    """The session that was given; else the one that is there, if no master is named; else one that ends with us."""
+    if spark is None and master is None:
+        spark = active_session()
+    if spark is not None:
+        check_classic(spark)
+        check_master(spark.sparkContext.master, url)
+        yield spark
+        return
+    check_master(complete(master), url)
+    made = make_session(master, name=name)
+    try:
+        yield made
+    finally:
+        made.stop()

@@ -1,0 +1,1 @@
+"""The data source `penstock`: read, write and stream the log from Spark."""

@@ -1,0 +1,162 @@
+"""`spark.read`: events, deliveries, dead letters and attempts up to the horizon, in partitions of about equal size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from penstock.errors import InvalidOption, MissingDependency, UnknownGroup
+from penstock.log import groups, partitions
+from penstock.log.log import Log
+from penstock.spark import machine
+from penstock.spark.logs import log_at
+from penstock.spark.source import shapes
+from penstock.spark.source.options import ReadOptions
+from penstock.stores.base import Transaction
+
+_ROWS_AT_ONCE = 1_000  # out of SQLite; PostgreSQL's driver makes batches of about 16 MB
+# What the database is asked by each kind of read; everything else is left to Spark.
+_PUSHED = {
+    "events": {"offset", "event_type", "created_at"},
+    "deliveries": {"offset", "event_type", "state", "group_name"},
+    "dead": {"offset", "event_type", "created_at", "group_name"},
+    "attempts": {"offset", "event_type", "group_name"},
+}
+
+
+@dataclass(slots=True)
+class Piece(InputPartition):
+    """What one task reads: everything in (low, high], for one group if it is about deliveries."""
+
+    low: int
+    high: int
+    group_id: int | None
+
+
+class PenstockReader(DataSourceReader):
+    """Plans on the driver, where it looks at the log once; reads in the tasks."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._wanted = options.wanted
+        self._schema = schema
+        self._driver = machine.here()
+        check_schema(options.what, schema)
+
+    # --- on the driver -------------------------------------------------------------------------------------------
+
+    def partitions(self) -> list[InputPartition]:
+        """Ranges of offsets up to the horizon of this moment."""
+        machine.check_driver(self._options.url)
+        log = log_at(self._options.url)
+        _check_arrow(log)
+        with log.store.transaction(write=False) as tx:
+            if self._options.what == "events":
+                return [Piece(low, high, None) for low, high in self._ranges(tx, 1)]
+            found = self._groups(tx)
+            ranges = self._ranges(tx, max(1, len(found)))
+            return [Piece(low, high, group) for group in found for low, high in ranges]
+
+    def _groups(self, tx: Transaction) -> list[int]:
+        options, wanted = self._options, self._wanted.groups
+        known = groups.every(tx, options.stream)
+        if options.group is not None:
+            known = [one for one in known if one.group_name == options.group]
+            if not known:
+                raise UnknownGroup(f"There is no group {options.group!r} on {options.stream!r}.")
+        return [one.group_id for one in known if wanted is None or one.group_name in wanted]
+
+    def _ranges(self, tx: Transaction, shares: int) -> list[tuple[int, int]]:
+        options, wanted = self._options, self._wanted
+        low, high = partitions.bounds(
+            tx, options.stream, after=wanted.after, upto=wanted.upto, since=wanted.since, until=wanted.until
+        )
+        if low >= high:
+            return []
+        if options.partitions is None and options.what in ("dead", "attempts"):
+            return [(low, high)]  # the exceptions are few, and lie anywhere
+        pieces = options.partitions or -(-2 * (os.cpu_count() or 1) // shares)
+        return partitions.cut(tx, options.stream, low, high, pieces, exactly=options.partitions is not None)
+
+    # --- in the tasks --------------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a partition as Arrow record batches, as they come from the database."""
+        if not isinstance(partition, Piece):  # what Spark makes of no partitions at all
+            return
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        options = self._options
+        machine.check_here(options.url, self._driver)
+        columns = list(shapes.types_of(options.what))
+        places = [columns.index(name) for name in self._schema.names]
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        block, params = f"source.{options.what}", self._params(partition)
+        log = log_at(options.url)
+        if log.store.kind == "postgresql":
+            for batch in _arrow(log, block, params):
+                yield shapes.from_arrow(batch, places, schema, options.stream)
+        else:
+            for rows in log.store.read_chunks(block, _ROWS_AT_ONCE, **params):  # type: ignore[attr-defined]
+                yield shapes.from_rows(rows, places, schema)
+
+    def _params(self, piece: Piece) -> dict[str, Any]:
+        wanted = self._wanted
+        return {
+            "stream": self._options.stream,
+            "group_id": piece.group_id,
+            "low": piece.low,
+            "high": piece.high,
+            "types": None if wanted.types is None else list(wanted.types),
+            "states": None if wanted.states is None else list(wanted.states),
+            "since": wanted.since,
+            "until": wanted.until,
+            "payload": "payload" in self._schema.names,
+        }
+
+
+class PushingReader(PenstockReader):
+    """A reader that takes filters over from Spark."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take what the database answers better, and give the rest back."""
+        for one in filters:
+            column = ".".join(getattr(one, "attribute", ()))
+            known = column in _PUSHED[self._options.what]
+            value = getattr(one, "value", None)
+            narrower = self._wanted.narrowed(column, type(one).__name__, value) if known else None
+            if narrower is None:
+                yield one
+            else:
+                self._wanted = narrower
+
+
+def check_schema(what: str, schema: StructType) -> None:
+    """A schema of the user's may leave columns out, and nothing else."""
+    known = shapes.types_of(what)
+    for field in schema.fields:
+        kind = field.dataType.simpleString().replace("<string,string>", "<>")
+        if known.get(field.name) != kind:
+            expected = shapes.ddl_of(what, list(known))
+            raise InvalidOption(f"{what} have no column {field.name} {field.dataType.simpleString()}: {expected}.")
+
+
+def _check_arrow(log: Log) -> None:
+    """What the tasks need to read from PostgreSQL; said here, not in a task."""
+    if log.store.kind == "postgresql":
+        from penstock.stores.postgres import arrow
+
+        if not arrow.available():
+            raise MissingDependency(
+                "Reading PostgreSQL with Spark needs its Arrow driver: pip install 'penstock[arrow]'."
+            )
+
+
+def _arrow(log: Log, block: str, params: dict[str, Any]) -> Iterator[Any]:
+    batches: Iterator[Any] = log.store.read_batches(block, **params)  # type: ignore[attr-defined]
+    return batches

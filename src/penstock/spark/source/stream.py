@@ -1,0 +1,174 @@
+"""`readStream`: a group of the log as a streaming query, one numbered claim a micro-batch.
+
+The offset is `{"claim": n, "reader": id}`. A claim is settled once Spark says that it has committed the batch: it asks
+for what follows it. Everything else (which leases a claim has, which claims are open) is in the database, so a query
+that died anywhere finds its batch as it was.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from penstock.core.lease import LeaseRow
+from penstock.core.limits import READER_WAIT_SECONDS
+from penstock.engine.idle import Waiting
+from penstock.errors import ClaimLost, OrderedGroup, UnknownReader
+from penstock.log.log import Log
+from penstock.log.readers import ReaderClaims
+from penstock.spark import arrow, machine
+from penstock.spark.logs import log_at
+from penstock.spark.source import stream_options
+from penstock.spark.source.batch import check_schema
+
+_ALL = 2**31  # events in a micro-batch without a limit
+_FEWEST = 1_000  # events in a partition that are worth a task of their own
+
+
+@dataclass(slots=True)
+class StreamPartition(InputPartition):
+    """What one task reads: leases of a claim, or pieces of them."""
+
+    pieces: tuple[LeaseRow, ...]
+
+
+class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a group as a stream of micro-batches. One instance plans on the driver, others read in the tasks."""
+
+    def __init__(self, options: Mapping[str, str], schema: Any) -> None:
+        self._options = stream_options.parse(options)
+        check_schema("events", schema)
+        self._columns: list[str] = schema.names
+        self._driver = machine.here()
+        machine.check_driver(self._options.url)
+        self._first: dict[str, Any] | None = None
+        self._upto: int | None = None  # with Trigger.AvailableNow: where the log ended when the query began
+        self._handed: set[tuple[str, int]] = set()  # claims that this process has given to Spark
+
+    # --- on the driver -------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """A reader of its own for a query without a checkpoint."""
+        if self._first is None:
+            self._begin()
+            self._first = _offset(uuid.uuid4().hex[:16], 0)
+        return self._first
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """How large a micro-batch gets."""
+        return ReadMaxRows(self._options.max_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take what is there now, then end."""
+        self._begin()
+        self._upto = self._claims().horizon()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Settle everything up to `start`, which Spark has committed, then give the next claim if there is one."""
+        reader, done = _read_offset(start)
+        claims = self._claims()
+        self._check_lost(reader, claims.settle_upto(reader, done))
+        waiting = Waiting(self._log(), threading.Event())
+        deadline = time.monotonic() + READER_WAIT_SECONDS
+        while True:
+            found = claims.next(reader, after=done, limit=self._rows(limit), upto=self._upto)
+            if isinstance(found, int):
+                self._handed.add((reader, found))
+                return _offset(reader, found)
+            left = deadline - time.monotonic()
+            if self._upto is not None or left <= 0:
+                return start
+            waiting.wait(replace(found, seconds=left if found.seconds is None else min(left, found.seconds)))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The claim that `end` names, in pieces. Spark has written its number down by now, so it is held for days."""
+        reader, number = _read_offset(end)
+        if start == end or number == 0:  # a first batch without data names a reader, and no claim yet
+            return []
+        leases = self._claims().hold(reader, number, skip_lost=self._options.skip_lost)
+        self._handed.add((reader, number))
+        return [StreamPartition(pieces) for pieces in _packed(leases, self._options.partitions)]
+
+    def _begin(self) -> None:
+        """The group, made if it is missing."""
+        options = self._options
+        log = self._log()
+        known = [one for one in log.groups(options.stream) if one.group_name == options.group]
+        group = known[0] if known else log.create_group(options.stream, options.group, start=options.start)
+        if group.ordered:
+            raise OrderedGroup(f"The group {options.group!r} on {options.stream!r} is ordered by key.")
+
+    def _check_lost(self, reader: str, lost: list[int]) -> None:
+        """Say once that a committed batch will come again: a restarted query goes on with it."""
+        mine = sorted(number for number in lost if (reader, number) in self._handed)
+        if mine and not self._options.skip_lost:
+            raise ClaimLost(f"Claim {mine[0]} of reader:{reader} was lost before it could be settled; it comes again.")
+
+    def _rows(self, limit: ReadLimit) -> int:
+        if isinstance(limit, ReadAllAvailable):
+            return _ALL
+        return limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
+
+    # --- in the tasks --------------------------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The events of a partition as Arrow; `ClaimLost` if they are no longer this reader's."""
+        if not isinstance(partition, StreamPartition):  # what Spark makes of no partitions at all
+            return
+        machine.check_here(self._options.url, self._driver)
+        log = self._log()
+        self._claims().check_held({piece.id: piece.token for piece in partition.pieces})
+        for piece in partition.pieces:
+            count = 0
+            for batch in arrow.read_lease(log, piece):
+                count += len(batch)
+                yield batch.select(self._columns)
+            if piece.offsets is not None and count != len(piece.offsets):
+                raise ClaimLost(f"Rows of lease {piece.id} were removed while they were read.")
+
+    # --- both ----------------------------------------------------------------------------------------------------
+
+    def _log(self) -> Log:
+        return log_at(self._options.url)
+
+    def _claims(self) -> ReaderClaims:
+        return ReaderClaims(self._log().store, self._options.stream, self._options.group)
+
+
+def _offset(reader: str, claim: int) -> dict[str, Any]:
+    """Spark compares offsets as text: the keys are always in this order."""
+    return {"claim": claim, "reader": reader}
+
+
+def _read_offset(offset: dict[str, Any]) -> tuple[str, int]:
+    try:
+        return str(offset["reader"]), int(offset["claim"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnknownReader(f"The checkpoint was not written by this data source: {offset}.") from error
+
+
+def _packed(leases: Sequence[LeaseRow], most: int) -> list[tuple[LeaseRow, ...]]:
+    """About equal shares, large leases cut and small ones put together."""
+    size = max(_FEWEST, -(-sum(lease.members for lease in leases) // most))
+    pieces = [piece for lease in leases for piece in arrow.parts(lease, -(-lease.members // size))]
+    packed: list[list[LeaseRow]] = []
+    filled = size
+    for piece in pieces:
+        if filled + piece.members > size:
+            packed.append([])
+            filled = 0
+        packed[-1].append(piece)
+        filled += piece.members
+    return [tuple(share) for share in packed]

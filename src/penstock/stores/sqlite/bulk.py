@@ -1,0 +1,76 @@
+"""Bulk appends on a connection of Penstock's own."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from penstock.core.codec import JSON
+from penstock.core.event import EventColumns, NewEvent, check_same
+from penstock.stores.sqlite.values import id_text, micros
+
+
+def append(
+    connection: sqlite3.Connection,
+    blocks: Mapping[str, str],
+    events: Sequence[NewEvent] | EventColumns,
+    *,
+    unique: bool,
+    created_at: datetime,
+) -> int:
+    """Store events; returns how many were duplicates."""
+    stamp = micros(created_at)
+    if isinstance(events, EventColumns):
+        connection.executemany(blocks["append.new"], _of_columns(events, stamp))
+        return 0
+    ids = [id_text(event.event_id) for event in events]
+    if unique:
+        connection.executemany(blocks["append.new"], _of_events(events, ids, stamp))
+        return 0
+    stored = connection.executemany(blocks["append.many"], _of_events(events, ids, stamp)).rowcount
+    if stored == len(events):
+        return 0
+    found = connection.execute(blocks["append.known"], {"ids": orjson.dumps(ids).decode()})
+    known = {row[0]: (row[1], row[2], bytes(row[3])) for row in found.fetchall()}
+    for text, event in zip(ids, events, strict=True):
+        check_same(text, known[text] == (event.stream, event.event_type, event.payload), event)
+    return len(events) - stored
+
+
+def stage(
+    connection: sqlite3.Connection, blocks: Mapping[str, str], events: Sequence[NewEvent], attempt: uuid.UUID
+) -> None:
+    """Put events aside for a task attempt."""
+    name = id_text(attempt)
+    connection.executemany(
+        blocks["stage.insert"],
+        (
+            (
+                name,
+                event.stream,
+                id_text(event.event_id),
+                *event[2:10],
+                None if event.available_at is None else micros(event.available_at),
+            )
+            for event in events
+        ),
+    )
+
+
+def _of_columns(events: EventColumns, stamp: int) -> Iterator[tuple[Any, ...]]:
+    stream, buckets = events.stream, events.buckets
+    for chunk in events.chunks():
+        for event_id, kind, payload, key in chunk:
+            bucket = None if key is None else buckets[key]
+            yield stream, id_text(event_id), kind, payload, JSON, None, None, None, key, bucket, None, stamp
+
+
+def _of_events(events: Sequence[NewEvent], ids: Sequence[str], stamp: int) -> Iterator[tuple[Any, ...]]:
+    for text, event in zip(ids, events, strict=True):
+        due = None if event.available_at is None else micros(event.available_at)
+        yield event.stream, text, *event[2:10], due, stamp

@@ -205,7 +205,7 @@ def test_spark_reads_them_too(postgres_log: penstock.Log, postgres_log_url: str)
             )
     postgres_log.append("orders", {}, type="t")
     store: Any = postgres_log.store
-    batches = list(store.read_batches("read.events", stream="orders", after=0, upto=10, limit=10))
+    batches = list(store.read_pieces("read.events", stream="orders", after=0, upto=10, limit=10))
     found = [one for batch in batches for one in batch.column("available_at").to_pylist()]
     assert found == [LATEST, EARLIEST, LATEST, EARLIEST, None]
 

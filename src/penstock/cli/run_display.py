@@ -38,6 +38,7 @@ class Display:
         self._names = [one.name for one in groups]
         self._console = output.error_console()
         self._backlog = _Backlog(log)
+        self.stopped = False  # before it was done
         self._groups: Mapping[str, Mapping[str, int]] = {}
         self._past: dict[str, deque[tuple[float, int]]] = {name: deque() for name in self._names}
         self._began = time.monotonic()
@@ -65,6 +66,7 @@ class Display:
         if isinstance(event, RunProgressed):
             self._update(event.groups)
         elif isinstance(event, RunStopping):
+            self.stopped = True
             self._say_stopping()
 
     def _update(self, groups: Mapping[str, Mapping[str, int]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import select
 import threading
 import time
 from collections import Counter
@@ -15,8 +16,7 @@ from penstock.core.lease import Idle
 from penstock.core.limits import IDLE_CLAIM_SECONDS, IDLE_CLAIMS_PER_SECOND, LOOK_FIRST_SECONDS, LOOK_MOST_SECONDS
 from penstock.errors import AWAY
 from penstock.log.log import Log
-from penstock.stores.base import Look, Sight
-from penstock.stores.wake import readable
+from penstock.core.look import Look, Sight
 
 logger = logging.getLogger("penstock")
 _GROWTH = 1.1  # of the pause between two looks: it stays at a tenth of the time since something happened
@@ -56,6 +56,8 @@ class LookOut:
         self._kick, self._kicked = os.pipe()
         for one in (self._kick, self._kicked):
             os.set_blocking(one, False)
+        self._kick_poll = select.poll()
+        self._kick_poll.register(self._kick, select.POLLIN)
         self._thread = threading.Thread(target=self._run, name="penstock-look-out", daemon=True)
         self.woke: Counter[str] = Counter()  # why, for those who wonder: notified, polled, due
 
@@ -220,7 +222,7 @@ class LookOut:
             if now >= one.due:
                 self._wake(one, None, "due")
         due = min([self._retry_at, *(one.due for one in waiting if now < one.due)])
-        readable([self._kick], max(0.0, due - time.monotonic()))
+        self._kick_poll.poll(math.ceil(1000 * max(0.0, due - time.monotonic())))
         self._quiet_kick()
 
 

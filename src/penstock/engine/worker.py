@@ -55,11 +55,11 @@ class Executor(Protocol):
         """Give everything back."""
 
 
-def executor_for(subscription: Subscription, store: str) -> Executor:
-    """Where the handlers of a subscription run."""
+def executor_for(subscription: Subscription, modules: tuple[str, ...]) -> Executor:
+    """Where the handlers of a subscription run; a child loads these modules beforehand."""
     if subscription.policy.isolation == "inline":
         return Inline(subscription)
-    return Isolated(subscription, ("pyarrow",) if store == "postgresql" else ())  # which leases are read with
+    return Isolated(subscription, modules)
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class Worker:
     def __post_init__(self) -> None:
         policy = self.subscription.policy
         self._pace = Pace(policy.batch_seconds, policy.batch_size, least=policy.batch or 1)
-        self._executor = executor_for(self.subscription, self.log.store.kind)
+        self._executor = executor_for(self.subscription, self.log.store.large_reads_need)
         self._ahead = Ahead(self._claim, self.subscription.group)
         self._settler = ThreadPoolExecutor(_SETTLES, f"penstock-settle-{self.subscription.group}")
 

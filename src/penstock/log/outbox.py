@@ -89,7 +89,7 @@ async def append_async(store: Store, connection: Any, event: NewEvent, chosen_id
 
 def _guarded(store: Store, chosen_id: bool) -> bool:
     """Whether to use a savepoint: in a strict isolation level an id that is taken makes the database complain."""
-    return chosen_id and store.kind == "postgresql"
+    return chosen_id and store.errors_abort
 
 
 def _is_known(store: Store, caller: Caller) -> bool:

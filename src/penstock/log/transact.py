@@ -9,6 +9,7 @@ from penstock.core import limits
 from penstock.errors import StoreBusy
 from penstock.stores.base import Conflict, Store, Transaction
 
+__all__ = ["Transaction", "look", "repeat", "transact"]
 T = TypeVar("T")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.core.batch import moment
 from penstock.core.codec import decode_headers
-from penstock.core.columns import COLUMNS, Columns
+from penstock.core.columns import COLUMNS, Columns, RowColumns
 from penstock.core.lease import LeaseRow
 from penstock.log.log import Log
 
@@ -75,9 +75,8 @@ def _some(log: Log, row: LeaseRow, columns: Sequence[str]) -> Iterator[Any]:
 
     block, params = log.store.lease_query(row)
     stored = [name for name in columns if name in COLUMNS or (name == "attempts" and row.offsets is not None)]
-    read = getattr(log.store, "read_some", None)  # PostgreSQL, as Arrow from the driver on
-    for found in read(block, stored or ["offset"], params) if read is not None else _all(log, block, params):
-        batch = found
+    for piece in log.store.read_pieces(block, stored or ["offset"], **params):
+        batch = _with_attempts(RowColumns(piece)) if isinstance(piece, list) else piece
         if "headers" in stored and batch.schema.field("headers").type != events_schema().field("headers").type:
             place = batch.schema.names.index("headers")
             batch = batch.set_column(place, "headers", _maps(batch.column(place)))
@@ -88,15 +87,14 @@ def _some(log: Log, row: LeaseRow, columns: Sequence[str]) -> Iterator[Any]:
         yield batch
 
 
-def _all(log: Log, block: str, params: dict[str, Any]) -> Iterator[Any]:
-    columns = log.store.read_columns(block, **params)
-    if len(columns):
-        batch = _of_rows(columns, "").drop_columns(["stream"])
-        if columns.width > len(COLUMNS):
-            import pyarrow as pa
+def _with_attempts(columns: RowColumns) -> Any:
+    """Rows as a record batch, with the attempts that rows of a list lease have."""
+    batch = _of_rows(columns, "").drop_columns(["stream"])
+    if columns.width > len(COLUMNS):
+        import pyarrow as pa
 
-            batch = batch.append_column("attempts", pa.array(columns.column(len(COLUMNS)), pa.int32()))
-        yield batch
+        batch = batch.append_column("attempts", pa.array(columns.column(len(COLUMNS)), pa.int32()))
+    return batch
 
 
 def read_range(log: Log, stream: str, low: int, high: int) -> Iterator[Any]:
@@ -120,14 +118,8 @@ def parts(row: LeaseRow, count: int) -> list[LeaseRow]:
 
 
 def _batches(log: Log, stream: str, block: str, params: dict[str, Any]) -> Iterator[Any]:
-    read = getattr(log.store, "read_batches", None)  # PostgreSQL, as Arrow from the driver on
-    if read is not None:
-        for batch in read(block, **params):
-            yield _typed(batch, stream)
-        return
-    columns = log.store.read_columns(block, **params)
-    if len(columns):
-        yield _of_rows(columns, stream)
+    for piece in log.store.read_pieces(block, **params):
+        yield _of_rows(RowColumns(piece), stream) if isinstance(piece, list) else _typed(piece, stream)
 
 
 def _typed(batch: Any, stream: str) -> Any:

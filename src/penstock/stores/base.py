@@ -7,9 +7,8 @@ every block in its own dialect, in `.sql` files named after the verb.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ from penstock.core.columns import Columns
 from penstock.core.event import EventColumns, NewEvent
 from penstock.core.finding import Finding, Level
 from penstock.core.lease import LeaseRow
+from penstock.core.look import Sight
 from penstock.stores.clock import Clock
 
 Row = Any  # a row whose columns are attributes; each block's SQL says which
@@ -94,35 +94,6 @@ class Transaction(Protocol):
         """Notify idle workers at the commit: at most once in a few milliseconds, and only if any wait."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Where the log stands. An idle worker claims again when any of it has changed."""
-
-    horizon: int  # below it nothing can still appear; the last offset given out may be higher
-    actions: int  # the newest action of an operator
-    returned: int  # the newest range that came back
-
-
-class Sight(Protocol):
-    """What one look-out watches a log with. Used by one thread."""
-
-    @property
-    def listens(self) -> bool:
-        """Whether notifications arrive here."""
-
-    def look(self) -> Look:
-        """Where the log stands now. Cheap."""
-
-    def expect(self, waiting: bool) -> None:
-        """Tell appenders whether somebody waits for a notification."""
-
-    def wait(self, seconds: float | None, kick: int) -> bool:
-        """Return when a notification has arrived (True), `kick` is readable, or the time is up."""
-
-    def close(self) -> None:
-        """Stop watching."""
-
-
 class Store(Protocol):
     """A log in one database."""
 
@@ -130,6 +101,8 @@ class Store(Protocol):
     kind: str
     claims_at_once: bool  # a simple claim takes one statement
     has_standbys: bool  # servers may follow this one and answer reads
+    errors_abort: bool  # a statement that fails makes its transaction useless, unless a savepoint was set
+    large_reads_need: tuple[str, ...]  # modules worth loading beforehand
     blocks: Mapping[str, str]
     clock: Clock | None
     hook: StatementHook | None
@@ -170,6 +143,13 @@ class Store(Protocol):
 
     def read_columns(self, block: str, **params: Any) -> Columns:
         """What a reading block finds."""
+
+    def read_pieces(self, block: str, columns: Sequence[str] | None = None, **params: Any) -> Iterator[Any]:
+        """What a reading block finds, as it was when the first of it was read: in Arrow record batches where the driver
+        makes them (then only these `columns`), else in lists of rows."""
+
+    def check_arrow(self) -> None:
+        """`MissingDependency` if reading in pieces needs a driver that is not installed."""
 
     def lease_query(self, lease: LeaseRow) -> tuple[str, dict[str, Any]]:
         """The block that reads what a lease contains, and its parameters."""

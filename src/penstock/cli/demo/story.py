@@ -120,15 +120,9 @@ class Story:
     def run(self, *, mended: bool) -> None:
         """Run the app until nothing is left to do."""
         app = shop.app(self.log.store.url, self.stream, mended=mended, pipelines=self.engine.pipelines)
-        stopped = []
         with Display(self.watched, self.log, [*app.chosen(), *app.chosen_pipelines()]) as display:
-
-            def stop() -> None:
-                stopped.append(True)
-                display.stopping()
-
-            self.engine.drain(self.log, app, display.update, stop)
-        if stopped:
+            self.engine.drain(self.log, app)
+        if display.stopped:
             raise typer.Exit(INTERRUPTED)
         if not self.watched:
             self._show_stats()

@@ -10,16 +10,14 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock.errors import InvalidOption, MissingDependency, UnknownGroup
+from penstock.errors import InvalidOption, UnknownGroup
 from penstock.log import groups, partitions
-from penstock.log.log import Log
+from penstock.log.transact import Transaction
 from penstock.spark import machine
 from penstock.spark.logs import log_at
 from penstock.spark.source import shapes
 from penstock.spark.source.options import ReadOptions
-from penstock.stores.base import Transaction
 
-_ROWS_AT_ONCE = 1_000  # out of SQLite; PostgreSQL's driver makes batches of about 16 MB
 # What the database is asked by each kind of read; everything else is left to Spark.
 _PUSHED = {
     "events": {"offset", "event_type", "created_at"},
@@ -54,7 +52,7 @@ class PenstockReader(DataSourceReader):
         """Ranges of offsets up to the horizon of this moment."""
         machine.check_driver(self._options.url)
         log = log_at(self._options.url)
-        _check_arrow(log)
+        log.store.check_arrow()  # what the tasks need is said here, not in a task
         with log.store.transaction(write=False) as tx:
             if self._options.what == "events":
                 return [Piece(low, high, None) for low, high in self._ranges(tx, 1)]
@@ -98,12 +96,11 @@ class PenstockReader(DataSourceReader):
         schema = to_arrow_schema(self._schema, timezone="UTC")
         block, params = f"source.{options.what}", self._params(partition)
         log = log_at(options.url)
-        if log.store.kind == "postgresql":
-            for batch in _arrow(log, block, params):
-                yield shapes.from_arrow(batch, places, schema, options.stream)
-        else:
-            for rows in log.store.read_chunks(block, _ROWS_AT_ONCE, **params):  # type: ignore[attr-defined]
-                yield shapes.from_rows(rows, places, schema)
+        for piece in log.store.read_pieces(block, **params):
+            if isinstance(piece, list):
+                yield shapes.from_rows(piece, places, schema)
+            else:
+                yield shapes.from_arrow(piece, places, schema, options.stream)
 
     def _params(self, piece: Piece) -> dict[str, Any]:
         wanted = self._wanted
@@ -144,19 +141,3 @@ def check_schema(what: str, schema: StructType) -> None:
         if known.get(field.name) != kind:
             expected = shapes.ddl_of(what, list(known))
             raise InvalidOption(f"{what} have no column {field.name} {field.dataType.simpleString()}: {expected}.")
-
-
-def _check_arrow(log: Log) -> None:
-    """What the tasks need to read from PostgreSQL; said here, not in a task."""
-    if log.store.kind == "postgresql":
-        from penstock.stores.postgres import arrow
-
-        if not arrow.available():
-            raise MissingDependency(
-                "Reading PostgreSQL with Spark needs its Arrow driver: pip install 'penstock[arrow]'."
-            )
-
-
-def _arrow(log: Log, block: str, params: dict[str, Any]) -> Iterator[Any]:
-    batches: Iterator[Any] = log.store.read_batches(block, **params)  # type: ignore[attr-defined]
-    return batches

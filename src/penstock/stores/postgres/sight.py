@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from penstock.errors import StoreUnavailable
-from penstock.stores.base import Look
+from penstock.core.look import Look
 from penstock.stores.postgres.transaction import channel_of, unfold
 from penstock.stores.wake import readable
 

@@ -54,6 +54,8 @@ class PostgresStore:
     kind = "postgresql"
     claims_at_once = True
     has_standbys = True
+    errors_abort = True
+    large_reads_need = ("pyarrow",)
 
     def __init__(
         self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None, pool_size: int = 8
@@ -237,18 +239,20 @@ class PostgresStore:
     def read_columns(self, block: str, **params: Any) -> Columns:
         return self._read(block, **params)
 
-    def read_batches(self, block: str, **params: Any) -> Iterator[Any]:
-        """What a reading block finds, as Arrow record batches, with times and ids as people know them."""
-        return self._arrow.stream(self._plain(block, params))
+    def read_pieces(self, block: str, columns: Sequence[str] | None = None, **params: Any) -> Iterator[Any]:
+        """Arrow record batches, with times and ids as people know them. What is not among the `columns` the database
+        does not even look at."""
+        query = arrow.literal(arrow.plain(self.blocks[block]), params)
+        if columns is not None:
+            names = ", ".join(f'"{name}"' for name in columns)
+            query = f"select {names} from ({query.rstrip().rstrip(';')}) chosen"
+        return self._arrow.stream(query)
 
-    def read_some(self, block: str, columns: Sequence[str], params: dict[str, Any]) -> Iterator[Any]:
-        """The same, of these columns only: the database does not even look at the others."""
-        names = ", ".join(f'"{name}"' for name in columns)
-        inner = self._plain(block, params).rstrip().rstrip(";")
-        return self._arrow.stream(f"select {names} from ({inner}) chosen")
-
-    def _plain(self, block: str, params: dict[str, Any]) -> str:
-        return arrow.literal(arrow.plain(self.blocks[block]), params)
+    def check_arrow(self) -> None:
+        if not arrow.available():
+            raise MissingDependency(
+                "Reading PostgreSQL with Spark needs its Arrow driver: pip install 'penstock[arrow]'."
+            )
 
     def _read(self, block: str, *, many: bool = False, **params: Any) -> Columns:
         if self.hook is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.stores.base import Look
+from penstock.core.look import Look
 from penstock.stores.sqlite.connections import Connections
 from penstock.stores.sqlite.faults import named, patiently
 from penstock.stores.wake import readable

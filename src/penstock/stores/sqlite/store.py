@@ -34,6 +34,7 @@ from penstock.stores.sqlite.values import encode, id_text, micros, rows_of, user
 
 _THESE = "/* these */"  # in a block: the events that are named, if any are
 _AT_ONCE = 5_000  # offsets written into one statement
+_ROWS_AT_ONCE = 1_000  # read in one piece
 
 
 @cache
@@ -205,6 +206,8 @@ class SqliteStore:
     kind = "sqlite"
     claims_at_once = False
     has_standbys = False
+    errors_abort = False
+    large_reads_need = ()
 
     def __init__(self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None) -> None:
         self.path = path_of(url)
@@ -254,6 +257,9 @@ class SqliteStore:
         block, params = self.lease_query(lease)
         return self.read_columns(block, **params)
 
+    def check_arrow(self) -> None:
+        """Rows come as they are."""
+
     def lease_query(self, lease: LeaseRow) -> tuple[str, dict[str, Any]]:
         if lease.offsets is not None:
             return "read.rows", {"group_id": lease.group_id, "offsets": list(lease.offsets)}
@@ -285,13 +291,15 @@ class SqliteStore:
         with named(self.path), self.connections.lend() as connection:
             return patiently(lambda: connection.execute(self.blocks[block], encoded).fetchall())
 
-    def read_chunks(self, block: str, size: int, **params: Any) -> Iterator[list[tuple[Any, ...]]]:
-        """What a reading block finds, so many rows at a time: all of it as it was when the first was read."""
+    def read_pieces(
+        self, block: str, columns: Sequence[str] | None = None, **params: Any
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Lists of rows, with all their columns."""
         encoded = {name: encode(value) for name, value in params.items()}
         with named(self.path), self.connections.lend() as connection:
             cursor = patiently(lambda: connection.execute(self.blocks[block], encoded))
             try:
-                while rows := cursor.fetchmany(size):
+                while rows := cursor.fetchmany(_ROWS_AT_ONCE):
                     yield rows
             finally:
                 cursor.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from penstock.core.lease import LeaseRow
-from penstock.stores.base import Transaction
+from penstock.log.transact import Transaction
 
 Move = Callable[[Transaction], None]
 

@@ -13,7 +13,7 @@ from penstock.declare.locate import being_loaded, reference_of
 from penstock.declare.pipeline import Pipeline, Sink, check_local
 from penstock.declare.subscription import Function, Policy, Subscription, handler_of
 from penstock.engine.foreground import Outcome, run_local
-from penstock.engine.local.pool import check_processes, run_members
+from penstock.engine.local.pool import check_processes, run_pool
 from penstock.errors import AppNotFound, InvalidInput, PolicyConflict, UnknownGroup
 from penstock.log.log import Log
 from penstock.log.open import open_log
@@ -207,7 +207,7 @@ class App:
         check_local(pipelines)
         if processes > 1:
             self.open().close()  # what is wrong with the database is found here, and once
-            return run_members(
+            return run_pool(
                 reference_of(self, subscriptions),
                 App,
                 subscriptions,

@@ -24,8 +24,8 @@ import penstock
 from penstock.core.delivery import Reason
 from penstock.core.lease import Effects, Failure, Settlement
 from penstock.errors import IllegalTransition, InFlight, LeaseLost
-from penstock.testing import VirtualClock
 from penstock.log import crash_guard
+from penstock.testing import VirtualClock
 from penstock.testing.model import GroupModel, ModelEvent, ModelLease
 
 GROUP = "g"

@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from penstock.engine.handlers.state import LeaseState
-from penstock.engine.heartbeat import Watch
+from penstock.engine.heartbeat import Heartbeat
 from penstock.engine.isolation.supervised import Isolated
 from penstock.engine.local.engine import LocalEngine
 from penstock.engine.settlement import Settling
@@ -227,7 +227,7 @@ def test_a_lease_does_not_run_out_of_time_before_it_began(log: penstock.Log) -> 
     lease = claimed(log)
     isolated = Isolated(subscription(handlers.plain))
     try:
-        watch = Watch()
+        watch = Heartbeat()
         watch.keep(lease, 60)
         one = watch._watched[lease.id]
         Work(lease.events, lease.token, isolated.marks)

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 import penstock
+from penstock.core.observe import Observers
 from penstock.engine.counters import Counters
 from penstock.engine.local.engine import LocalEngine
 from penstock.engine.outage import Outage, patiently

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock.engine.drain import Drained
-from penstock.engine.heartbeat import Watch
+from penstock.engine.heartbeat import Heartbeat
 from penstock.engine.isolation.inline import Inline
 from penstock.engine.local.engine import LocalEngine
 from penstock.engine.work import Work
@@ -176,7 +176,7 @@ def test_nothing_is_started_of_a_lease_that_was_lost_while_it_waited(log: pensto
     orders(log, 3)
     log.create_group("orders", "g")
     lease = claimed(log)
-    watch = Watch()
+    watch = Heartbeat()
     watch.keep(lease, 60)
     log.release(lease.id, lease.token)
     watch._beat(watch._watched[lease.id])
@@ -193,7 +193,7 @@ def test_a_refused_heartbeat_stops_the_lease_in_work(log: penstock.Log) -> None:
     orders(log, 3)
     log.create_group("orders", "g")
     lease = claimed(log)
-    watch = Watch()
+    watch = Heartbeat()
     watch.keep(lease, 60)
     marks = Inline(subscription(handlers.plain)).marks
     with watch.limit(lease, marks, 3, None):
@@ -201,7 +201,7 @@ def test_a_refused_heartbeat_stops_the_lease_in_work(log: penstock.Log) -> None:
         watch._beat(watch._watched[lease.id])
         assert marks.stop[0] == 1
     marks.stop[0] = 0
-    one = Watch()
+    one = Heartbeat()
     again = claimed(log)
     one.keep(again, 60)
     watched = one._watched[again.id]

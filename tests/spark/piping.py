@@ -9,9 +9,8 @@ from typing import Any
 
 import penstock
 from penstock.declare.pipeline import Pipeline, Sink
-from penstock.engine.counters import Counters
 from penstock.engine.drain import Drained
-from penstock.engine.heartbeat import Watch
+from penstock.engine.heartbeat import Heartbeat
 from penstock.spark.pipelines.worker import PipelineWorker
 
 AT_ONCE = penstock.Retry(max_attempts=2, base_seconds=0, jitter=0)
@@ -25,7 +24,7 @@ def pipeline(function: Any, sink: Sink, *, stream: str = "orders", group: str = 
 @contextmanager
 def working(log: penstock.Log, spark: Any, one: Pipeline, *, claimed_by: str = "w") -> Iterator[PipelineWorker]:
     """The pipeline at work in a thread; what ended it by itself is raised at the end."""
-    watch = Watch()
+    watch = Heartbeat()
     watch.start()
     worker = PipelineWorker(log, spark, log.store.url, one, claimed_by, watch)
     worker.start()

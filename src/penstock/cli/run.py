@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,9 +20,8 @@ from penstock.cli.run_display import Display
 from penstock.cli.session import Session
 from penstock.core.limits import PROCESSES
 from penstock.declare.load import load_object
-from penstock.declare.pipeline import check_local
-from penstock.engine.foreground import Outcome, run_local
-from penstock.engine.local.pool import MembersOutcome, run_members
+from penstock.engine.foreground import Outcome
+from penstock.engine.local.pool import PoolOutcome
 from penstock.errors import InvalidInput
 from penstock.log.open import open_log
 
@@ -86,7 +84,7 @@ def _run(
 
 def _document(outcome: Outcome) -> dict[str, Any]:
     document = {"seconds": round(outcome.seconds, 3), "groups": outcome.groups, "paused": outcome.paused}
-    if isinstance(outcome, MembersOutcome):
+    if isinstance(outcome, PoolOutcome):
         document["member_deaths"] = outcome.member_deaths
     return document
 

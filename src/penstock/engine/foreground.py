@@ -8,12 +8,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from penstock.declare.subscription import Subscription
 from penstock.core.observe import RunProgressed, RunStopping, everyone
+from penstock.declare.subscription import Subscription
 from penstock.engine.counters import total
 from penstock.engine.local.engine import LocalEngine
+from penstock.engine.maintenance import Engine
 from penstock.engine.run_row import running
 from penstock.log.log import Log
 
@@ -33,20 +34,6 @@ class Outcome:
         counts = " ".join(f"{name}={count:,}" for name, count in total(self.groups.values()).items())
         paused = "".join(f" paused={name} ({why})" for name, why in self.paused.items())
         return f"stopped after {self.seconds:.1f} s: groups={len(self.groups)} {counts}{paused}"
-
-
-class Engine(Protocol):
-    """Something that works for groups until it is stopped, or until they are drained."""
-
-    @property
-    def paused(self) -> Mapping[str, str]: ...
-    @property
-    def seconds(self) -> float: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def quiet(self, quiet: bool) -> None: ...
-    def wait(self, seconds: float | None = None) -> bool: ...
-    def snapshot(self) -> dict[str, dict[str, int]]: ...
 
 
 def run_local(

@@ -31,14 +31,14 @@ class _Watched:
     seen: tuple[list[int], float] = ([], 0.0)
 
 
-class Watch:
+class Heartbeat:
     """Heartbeats and time limits of all leases of one engine."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._watched: dict[int, _Watched] = {}
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="penstock-watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="penstock-heartbeat", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

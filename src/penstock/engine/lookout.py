@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from penstock.core.lease import Idle
 from penstock.core.limits import IDLE_CLAIM_SECONDS, IDLE_CLAIMS_PER_SECOND, LOOK_FIRST_SECONDS, LOOK_MOST_SECONDS
+from penstock.core.look import Look, Sight
 from penstock.errors import AWAY
 from penstock.log.log import Log
-from penstock.core.look import Look, Sight
 
 logger = logging.getLogger("penstock")
 _GROWTH = 1.1  # of the pause between two looks: it stays at a tenth of the time since something happened

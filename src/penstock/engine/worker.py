@@ -17,7 +17,7 @@ from penstock.core.observe import Claimed, EventsFailed, LeaseEnded, Observers, 
 from penstock.declare.subscription import Subscription
 from penstock.engine.drain import GONE
 from penstock.engine.handlers.state import LeaseState
-from penstock.engine.heartbeat import Watch
+from penstock.engine.heartbeat import Heartbeat
 from penstock.engine.idle import Waiting
 from penstock.engine.isolation.inline import Inline
 from penstock.engine.isolation.marks import Mark, Marks
@@ -72,7 +72,7 @@ class Worker:
     log: Log
     subscription: Subscription
     claimed_by: str
-    watch: Watch
+    heartbeat: Heartbeat
     observers: Observers
     until: Callable[[], bool] = lambda: False  # asked between two leases: whether to end here
     idle: Idle | None = None  # what the last look said, if it found nothing
@@ -209,7 +209,7 @@ class Worker:
         claimed = self._patiently(claim)
         if not isinstance(claimed, Lease):
             return claimed or Idle(None)
-        self.watch.keep(claimed, self.subscription.policy.lease_seconds)
+        self.heartbeat.keep(claimed, self.subscription.policy.lease_seconds)
         self.observers.emit(Claimed(self.subscription.name, claimed.id, claimed.row.members))
         found = self._patiently(claimed.read)  # by itself: a claim that is repeated would be another lease
         if found is None:
@@ -237,7 +237,7 @@ class Worker:
             self._give_back(taken.lease)
 
     def _give_back(self, lease: Lease) -> None:
-        self.watch.drop(lease)
+        self.heartbeat.drop(lease)
         released = self._patiently(lease.release)
         if released is not None:
             self.observers.emit(LeaseEnded(self.subscription.name, lease.id, released))
@@ -252,7 +252,7 @@ class Worker:
                 self._executor.marks.stop[0] = 1
             began = time.monotonic()
             stuck = policy.timeout_seconds if policy.isolation == "inline" else None
-            with self.watch.limit(lease, self._executor.marks, policy.batch_seconds * limits.OVERTIME, stuck):
+            with self.heartbeat.limit(lease, self._executor.marks, policy.batch_seconds * limits.OVERTIME, stuck):
                 self._executor.run(work)
             seconds = time.monotonic() - (work.began or began)  # a process that had to load says nothing about the pace
             self._ahead.handled(seconds)
@@ -284,7 +284,7 @@ class Worker:
     def _finish(self, lease: Lease, work: Work, pace: Pace) -> None:
         settling = Settling(lease, work)
         settled = self._patiently(lambda: self._report(settling, pace))
-        self.watch.drop(lease)
+        self.heartbeat.drop(lease)
         if settled is None or settled.failed or settled.released:
             self._brought.set()
         name = self.subscription.name

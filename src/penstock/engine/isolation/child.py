@@ -67,13 +67,13 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
         try:
             subscription = hello.load()
         except BaseException as error:
-            _send(connection, Ready(failure_of(error)))
+            wire.send(connection, Ready(failure_of(error)))
             return
         marks = Marks(hello.policy.concurrency, hello.policy.batch_size, marks_fd)
         for name in hello.modules:
             with suppress(ImportError):
                 importlib.import_module(name)
-        _send(connection, Ready())
+        wire.send(connection, Ready())
         gc.freeze()  # what is loaded stays: the collector need not look at it again
         _serve(connection, runner_for(subscription), marks)
 
@@ -86,12 +86,7 @@ def _serve(connection: socket.socket, runner: Runner, marks: Marks) -> None:
             state, held, token = LeaseState.of_frozen(chunk.begin.state), {}, chunk.begin.token
             runner.begin()
         events = Events(unpack(chunk.kind, message[1]), chunk.stream, chunk.claim)
-        _send(connection, runner.run(Job(events, chunk.base, marks, state, held, token)))
-
-
-def _send(connection: socket.socket, message: object) -> None:
-    for piece in wire.frame(message):
-        connection.sendall(piece)
+        wire.send(connection, runner.run(Job(events, chunk.base, marks, state, held, token)))
 
 
 def _belong_to(parent: int) -> None:

@@ -1,4 +1,4 @@
-"""Messages between the engine and a handler's process: a small header, and the events as they are.
+"""Messages between the engine's processes: a small header, and events as they are.
 
 Headers are pickled: both ends are the same installation running the same app's code, nothing of it is ever stored, and
 what a handler hands over (times, decimals, uuids) arrives as it was.
@@ -20,6 +20,12 @@ def frame(header: Any, body: Any = b"") -> list[memoryview]:
     packed = pickle.dumps(header, protocol=5)
     pieces = [memoryview(_SIZES.pack(len(packed), len(body))), memoryview(packed)]
     return [*pieces, memoryview(body).cast("B")] if len(body) else pieces
+
+
+def send(connection: socket.socket, header: Any, body: Any = b"") -> None:
+    """Write one message; returns when all of it is on its way."""
+    for piece in frame(header, body):
+        connection.sendall(piece)
 
 
 class Frames:

@@ -1,4 +1,4 @@
-"""Several processes run one app: the foreground process starts members, adds up what they do, replaces the fallen."""
+"""Several processes run one app: the foreground process starts processes, adds up what they do, replaces the fallen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,21 +22,21 @@ from penstock.declare.subscription import Subscription
 from penstock.engine.counters import NAMES
 from penstock.engine.foreground import Outcome, StopNotice, stopping_by_signal
 from penstock.engine.isolation.process import Died
-from penstock.engine.local.pool_process import Hello, MemberProcess, Message
+from penstock.engine.local.pool_process import Hello, Message, PoolProcess
 from penstock.engine.run_row import running
 from penstock.errors import AWAY, HandlerUnreachable, InvalidInput, PenstockError, all_errors
 from penstock.log.open import open_log
 
 _TICK = 0.2
-_RESTART_SECONDS = (0.5, 30.0)  # the pause before a new member: it doubles from the first to the last
-_STEADY_SECONDS = 60.0  # a member that lived so long was not the cause of the last death
+_RESTART_SECONDS = (0.5, 30.0)  # the pause before a new process: it doubles from the first to the last
+_STEADY_SECONDS = 60.0  # a process that lived so long was not the cause of the last death
 _QUIET_DEATHS = 5  # deaths before the first report, in a row, before we stop trying
 logger = logging.getLogger("penstock")
 
 
 @dataclass(frozen=True, slots=True)
-class MembersOutcome(Outcome):
-    """What all members did together; of one that was killed, what it had reported."""
+class PoolOutcome(Outcome):
+    """What all processes did together; of one that was killed, what it had reported."""
 
     member_deaths: int = 0
 
@@ -46,13 +46,13 @@ class MembersOutcome(Outcome):
 
 
 def check_processes(count: Any) -> int:
-    """A number of members that can be had."""
+    """A number of processes that can be had."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PROCESSES:
         raise InvalidInput(f"processes must be a whole number between 1 and {PROCESSES}, not {count!r}.")
     return count
 
 
-def run_members(
+def run_pool(
     reference: str,
     kind: type,
     subscriptions: Sequence[Subscription],
@@ -64,7 +64,7 @@ def run_members(
 ) -> Outcome:
     """Run an app until stopped by a signal, or until drained. Call it in the main thread if signals are to be heard.
 
-    Members load the app by its reference, and look for these groups in it.
+    Pool load the app by its reference, and look for these groups in it.
     """
     names = [one.name for one in subscriptions]
     hello = Hello(
@@ -76,52 +76,52 @@ def run_members(
         [str(one) for one in sys.path],
         list(sys.argv),
     )
-    asked = threading.Event()  # an operator wants it to stop; the members hear everything else themselves
+    asked = threading.Event()  # an operator wants it to stop; the processes hear everything else themselves
     with (
         open_log(url) as log,
         running(log, "local", names, name, lambda wanted: asked.set() if wanted == "stop" else None) as run,
     ):
-        members = Members(replace(hello, run=run), names, processes)
-        return _run(members, asked)
+        pool = Pool(replace(hello, run=run), names, processes)
+        return _run(pool, asked)
 
 
-def _run(members: Members, asked: threading.Event) -> Outcome:
+def _run(pool: Pool, asked: threading.Event) -> Outcome:
     said = StopNotice()
 
     def exit_at_once(number: int, frame: Any) -> None:
-        members.kill()
+        pool.kill()
         os._exit(128 + number)
 
     def stop() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):  # members do not die with us by themselves: they stop
+        for number in (signal.SIGINT, signal.SIGTERM):  # processes do not die with us by themselves: they stop
             signal.signal(number, exit_at_once)
-        members.stop()
+        pool.stop()
         said.stopping()
 
     with stopping_by_signal(stop):
         try:
-            members.start()
-            while not members.wait(_TICK):
+            pool.start()
+            while not pool.wait(_TICK):
                 if asked.is_set():
                     asked.clear()
                     stop()
-                everyone.emit(RunProgressed(members.snapshot()))
+                everyone.emit(RunProgressed(pool.snapshot()))
         except BaseException:
-            members.stop()
+            pool.stop()
             raise
-    everyone.emit(RunProgressed(members.snapshot()))
+    everyone.emit(RunProgressed(pool.snapshot()))
     said.wait()
-    return MembersOutcome(members.snapshot(), members.paused, members.seconds, members.deaths)
+    return PoolOutcome(pool.snapshot(), pool.paused, pool.seconds, pool.deaths)
 
 
-class _Place:
+class _Seat:
     """One of the N: who is in it, and when the next one comes."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.member: MemberProcess | None = None
+        self.process: PoolProcess | None = None
         self.due = math.inf
-        self.quiet = 0  # members in a row that died before their first report
+        self.quiet = 0  # processes in a row that died before their first report
         self._pause = 0.0
 
     def next_pause(self, lived_seconds: float) -> float:
@@ -130,49 +130,52 @@ class _Place:
         return self._pause
 
 
-_Said = tuple[_Place, MemberProcess, Message | Died]
+_Said = tuple[_Seat, PoolProcess, Message | Died]
 
 
-class Members:
-    """Runs members until they are stopped, or have drained their groups. One thread calls all but `stop` and `kill`."""
+class Pool:
+    """Processes that run until they are stopped, or have drained their groups.
+
+    One thread calls all but `stop` and `kill`.
+    """
 
     def __init__(self, hello: Hello, names: Sequence[str], count: int) -> None:
         self._hello = hello
         self._heard: queue.SimpleQueue[_Said | None] = queue.SimpleQueue()
-        self._places = [_Place(number) for number in range(1, check_processes(count) + 1)]
-        self._past = {name: Counter[str]() for name in names}  # what members did that are gone
+        self._seats = [_Seat(number) for number in range(1, check_processes(count) + 1)]
+        self._past = {name: Counter[str]() for name in names}  # what processes did that are gone
         self._stopping = False
-        self._begun = False  # a member has been at work
+        self._begun = False  # a process has been at work
         self._error: PenstockError | None = None
         self._began = time.monotonic()
         self.paused: dict[str, str] = {}
         self.deaths = 0
 
     def start(self) -> None:
-        """Start all members."""
-        for place in self._places:
-            place.due = time.monotonic()
+        """Start all pool."""
+        for seat in self._seats:
+            seat.due = time.monotonic()
         self._start_due()
 
     def stop(self) -> None:
         """End gracefully. Returns at once; may be called by a signal handler."""
         self._stopping = True
-        for place in self._places:
-            if place.member is not None:
-                place.member.stop()
+        for seat in self._seats:
+            if seat.process is not None:
+                seat.process.stop()
         self._heard.put(None)
 
     def kill(self) -> None:
-        """End all members at once, whatever they are doing."""
-        for place in self._places:
-            if place.member is not None:
-                place.member.kill()
+        """End all processes at once, whatever they are doing."""
+        for seat in self._seats:
+            if seat.process is not None:
+                seat.process.kill()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Return True when all members have ended for good; raises what ended them, if that was an error."""
+        """Return True when all processes have ended for good; raises what ended them, if that was an error."""
         until = math.inf if seconds is None else time.monotonic() + seconds
-        while any(place.member is not None or self._restarts(place) for place in self._places):
-            left = min([until, *(one.due for one in self._places if self._restarts(one))]) - time.monotonic()
+        while any(seat.process is not None or self._restarts(seat) for seat in self._seats):
+            left = min([until, *(one.due for one in self._seats if self._restarts(one))]) - time.monotonic()
             try:
                 heard = self._heard.get(timeout=None if left == math.inf else max(0.0, left))
             except queue.Empty:
@@ -187,11 +190,11 @@ class Members:
         return True
 
     def snapshot(self) -> dict[str, dict[str, int]]:
-        """The counters of every group over all members, as of their last reports."""
+        """The counters of every group over all processes, as of their last reports."""
         sums = {name: counts.copy() for name, counts in self._past.items()}
-        for place in self._places:
-            if place.member is not None:
-                _add(sums, place.member.groups)
+        for seat in self._seats:
+            if seat.process is not None:
+                _add(sums, seat.process.groups)
         return {name: {one: counts[one] for one in NAMES} for name, counts in sums.items()}
 
     @property
@@ -201,62 +204,62 @@ class Members:
 
     # --- starting ------------------------------------------------------------------------------------------------
 
-    def _restarts(self, place: _Place) -> bool:
-        return place.due < math.inf and not self._stopping
+    def _restarts(self, seat: _Seat) -> bool:
+        return seat.due < math.inf and not self._stopping
 
     def _start_due(self) -> None:
-        for place in self._places:
-            if place.member is None and self._restarts(place) and place.due <= time.monotonic():
-                place.due = math.inf
-                place.member = MemberProcess(self._hello, partial(self._pass_on, place))
+        for seat in self._seats:
+            if seat.process is None and self._restarts(seat) and seat.due <= time.monotonic():
+                seat.due = math.inf
+                seat.process = PoolProcess(self._hello, partial(self._pass_on, seat))
                 if self._stopping:  # a signal came in between, and did not see the new one
-                    place.member.stop()
+                    seat.process.stop()
 
     # --- hearing -------------------------------------------------------------------------------------------------
 
-    def _pass_on(self, place: _Place, member: MemberProcess, said: Message | Died) -> None:
-        self._heard.put((place, member, said))
+    def _pass_on(self, seat: _Seat, process: PoolProcess, said: Message | Died) -> None:
+        self._heard.put((seat, process, said))
 
-    def _hear(self, place: _Place, member: MemberProcess, said: Message | Died) -> None:
+    def _hear(self, seat: _Seat, process: PoolProcess, said: Message | Died) -> None:
         if isinstance(said, Died):
-            place.member = None
-            member.stop()  # gives our end of its input back
-            _add(self._past, member.groups)
-            self._ended(place, member, said)
+            seat.process = None
+            process.stop()  # gives our end of its input back
+            _add(self._past, process.groups)
+            self._ended(seat, process, said)
         elif "warning" in said:
             logger.warning("%s", said["warning"])
         elif "ended" in said:
-            member.last = said
-        elif place.member is member:  # else it is gone, and these words come from the depth of its pipe
-            if not member.begun:
-                logger.info("member %d (pid %d) is at work", place.number, member.pid)
-            if said["stopping"] and not member.stopping:
-                logger.info("member %d (pid %d) is stopping", place.number, member.pid)
-            self._begun = member.begun = True
-            member.groups, member.paused, member.stopping = said["groups"], said["paused"], said["stopping"]
+            process.last = said
+        elif seat.process is process:  # else it is gone, and these words come from the depth of its pipe
+            if not process.begun:
+                logger.info("process %d (pid %d) is at work", seat.number, process.pid)
+            if said["stopping"] and not process.stopping:
+                logger.info("process %d (pid %d) is stopping", seat.number, process.pid)
+            self._begun = process.begun = True
+            process.groups, process.paused, process.stopping = said["groups"], said["paused"], said["stopping"]
 
-    def _ended(self, place: _Place, member: MemberProcess, died: Died) -> None:
-        """Decide what the end of a member means: a wish, a job done, an error of all, or a loss to be made good."""
-        error = _error(member.last)
+    def _ended(self, seat: _Seat, process: PoolProcess, died: Died) -> None:
+        """Decide what the end of a process means: a wish, a job done, an error of all, or a loss to be made good."""
+        error = _error(process.last)
         if error is not None and not (self._begun and isinstance(error, AWAY)):
             self._fail(error)
             return
-        if error is None and member.last is not None and (self._stopping or not member.last["asked"]):
+        if error is None and process.last is not None and (self._stopping or not process.last["asked"]):
             # The last to find everything drained knows best; those who were stopped know what they saw.
-            self.paused = {**self.paused, **member.paused} if self._stopping else member.paused
+            self.paused = {**self.paused, **process.paused} if self._stopping else process.paused
             return
         self.deaths += 1
-        why = str(error or (died if member.last is None else "told to stop, but not by us")).rstrip(".")
+        why = str(error or (died if process.last is None else "told to stop, but not by us")).rstrip(".")
         if self._stopping:
-            logger.warning("member %d (pid %d): %s", place.number, member.pid, why)
+            logger.warning("process %d (pid %d): %s", seat.number, process.pid, why)
             return
-        place.quiet = 0 if member.begun else place.quiet + 1
-        if place.quiet >= _QUIET_DEATHS:
-            self._fail(HandlerUnreachable(f"Members keep dying before they begin to work: {why}."))
+        seat.quiet = 0 if process.begun else seat.quiet + 1
+        if seat.quiet >= _QUIET_DEATHS:
+            self._fail(HandlerUnreachable(f"Processes keep dying before they begin to work: {why}."))
             return
-        pause = place.next_pause(member.seconds)
-        place.due = time.monotonic() + pause
-        logger.warning("member %d (pid %d): %s; a new one starts in %g s", place.number, member.pid, why, pause)
+        pause = seat.next_pause(process.seconds)
+        seat.due = time.monotonic() + pause
+        logger.warning("process %d (pid %d): %s; a new one starts in %g s", seat.number, process.pid, why, pause)
 
     def _fail(self, error: PenstockError) -> None:
         self._error = self._error or error
@@ -264,7 +267,7 @@ class Members:
 
 
 def _error(last: Message | None) -> PenstockError | None:
-    """What a member ended with, as if it had happened here."""
+    """What a process ended with, as if it had happened here."""
     if last is None or "error" not in last:
         return None
     code, message = last["error"]

@@ -1,15 +1,13 @@
-"""A member: one of several processes that run the same app, for the foreground process that started it.
+"""A process of the pool: one of several that run the same app, for the foreground process that started it.
 
-Its first line of input says what to run; the end of its input, which the death of the foreground process brings about,
-too, says to stop. What it has to say goes to a pipe of its own, as JSON lines: standard output is the handlers'.
+The first message on its socket says what to run; the end of the socket, which the death of the foreground process
+brings about, too, says to stop. It reports on the same socket: standard output belongs to the handlers.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import logging
-import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -19,6 +17,7 @@ from typing import Any, Protocol
 from penstock.declare.load import load_object
 from penstock.declare.subscription import Subscription
 from penstock.engine.foreground import Orders, stopping_by_signal
+from penstock.engine.isolation import wire
 from penstock.engine.local.engine import LocalEngine
 from penstock.engine.local.pool_process import Hello, Message
 from penstock.engine.run_row import sharing
@@ -31,7 +30,7 @@ logger = logging.getLogger("penstock")
 
 
 class Declared(Protocol):
-    """The part of an app that a member needs."""
+    """The part of an app that a process of the pool needs."""
 
     def chosen(self, groups: Sequence[str] | None = None) -> list[Subscription]:
         """The subscriptions of these groups."""
@@ -40,17 +39,15 @@ class Declared(Protocol):
 class Reporter(logging.Handler):
     """Writes to the foreground process; once that is gone, to nobody."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, connection: socket.socket) -> None:
         super().__init__()
-        os.set_inheritable(descriptor, False)
-        self._descriptor = descriptor
+        self._connection = connection
         self._writing = threading.Lock()
 
     def send(self, message: Message) -> None:
-        rest = json.dumps(message).encode() + b"\n"
+        """Report."""
         with self._writing, suppress(OSError):
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
+            wire.send(self._connection, message)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Warnings are shown by the foreground process, which knows what else is on the screen."""
@@ -58,33 +55,25 @@ class Reporter(logging.Handler):
 
 
 def main(descriptor: int) -> int:
-    """Run one member from its first line to its last; returns the exit code."""
-    reporter = Reporter(descriptor)
-    control = _standard_input()
-    first = control.readline()
-    if not first:
+    """Run from the first message to the last; returns the exit code."""
+    with socket.socket(fileno=descriptor) as connection:
+        connection.set_inheritable(False)
+        first = wire.receive(connection)
+        if first is None:
+            return 0
+        hello: Hello = first[0]
+        reporter = Reporter(connection)
+        sys.path[:], sys.argv[:] = hello.path, hello.arguments
+        try:
+            asked = _run(hello, connection, reporter)
+        except PenstockError as error:
+            reporter.send({"ended": True, "error": (error.code, error.message)})
+            return 1
+        reporter.send({"ended": True, "asked": asked})
         return 0
-    hello = Hello(**json.loads(first))
-    sys.path[:], sys.argv[:] = hello.path, hello.arguments
-    try:
-        asked = _run(hello, control, reporter)
-    except PenstockError as error:
-        reporter.send({"ended": True, "error": (error.code, error.message)})
-        return 1
-    reporter.send({"ended": True, "asked": asked})
-    return 0
 
 
-def _standard_input() -> io.FileIO:
-    """Take it away from handlers, which get an empty one."""
-    ours = io.FileIO(os.dup(0))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    return ours
-
-
-def _run(hello: Hello, control: io.FileIO, reporter: Reporter) -> bool:
+def _run(hello: Hello, connection: socket.socket, reporter: Reporter) -> bool:
     """Work until stopped or drained; returns whether it was stopped."""
     app: Declared = load_object(hello.app, load_object(hello.kind, type))
     if not logger.hasHandlers():  # an app that has its own has said where warnings go
@@ -101,7 +90,7 @@ def _run(hello: Hello, control: io.FileIO, reporter: Reporter) -> bool:
         def report() -> None:
             reporter.send({"groups": engine.snapshot(), "paused": dict(engine.paused), "stopping": asked.is_set()})
 
-        threading.Thread(target=_at_end, args=(control, stop), name="penstock-control", daemon=True).start()
+        threading.Thread(target=_at_end, args=(connection, stop), name="penstock-control", daemon=True).start()
         with stopping_by_signal(stop), sharing(log, hello.run, orders.obey):
             engine.start()
             orders.give_to(engine, engine.stop)
@@ -114,9 +103,9 @@ def _run(hello: Hello, control: io.FileIO, reporter: Reporter) -> bool:
     return asked.is_set()
 
 
-def _at_end(control: io.FileIO, stop: Callable[[], Any]) -> None:
+def _at_end(connection: socket.socket, stop: Callable[[], Any]) -> None:
     with suppress(OSError):
-        control.read()
+        wire.receive(connection)
     stop()
 
 

@@ -18,15 +18,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
+from penstock.core.observe import everyone
 from penstock.declare.groups import declare
 from penstock.declare.pipeline import Pipeline
 from penstock.declare.portable import Travelling, travelling
 from penstock.declare.subscription import Subscription
-from penstock.core.observe import everyone
 from penstock.engine.counters import NAMES
-from penstock.engine.drain import Drained
-from penstock.engine.heartbeat import Watch
-from penstock.engine.outage import patiently, try_once
+from penstock.engine.heartbeat import Heartbeat
+from penstock.engine.maintenance import Engine
+from penstock.engine.outage import patiently
 from penstock.errors import AWAY, PenstockError, SparkLost, all_errors
 from penstock.log.log import Log
 from penstock.spark import secrets
@@ -43,8 +43,6 @@ _SHORT = 3.0  # seconds of a slice when somebody waits for its slot
 _LONG = 30.0  # and when nobody does
 _PATIENCE = 0.25  # seconds without work after which a slot is given to others
 _AGAIN = (0.2, 10.0)  # seconds before a group whose job failed is tried again: from the first to the last
-_LOOK = 0.2  # seconds between two looks at whether everything is drained
-_REAP = 5.0
 _NAME = f"{socket.gethostname()}/{os.getpid()}"  # of the driver
 HANDLERS, PIPELINES = "penstock-handlers", "penstock-pipelines"  # Spark's scheduling pools
 
@@ -65,8 +63,11 @@ class _Group:
     idle: bool = False
 
 
-class SparkEngine:
+class SparkEngine(Engine):
     """Runs an app on a Spark session until it is stopped, or until all groups are drained."""
+
+    tick = POLL_FIRST_SECONDS
+    drain_look = 0.2
 
     def __init__(
         self,
@@ -78,29 +79,18 @@ class SparkEngine:
         *,
         until_drained: bool = False,
     ) -> None:
-        self._log = log
+        super().__init__(log, [*subscriptions, *pipelines], until_drained=until_drained)
         self._spark = spark
         self._context = spark.sparkContext
         self._url = secrets.hide(spark, url)
-        self._until_drained = until_drained
         self._groups = [_Group(one, travelling(one), uuid.uuid4().hex) for one in subscriptions]
-        self._watch = Watch()
+        self._heartbeat = Heartbeat()
         self._pipelines = [self._worker(one, url) for one in pipelines]
-        self._left = Drained(log, [*subscriptions, *pipelines])
-        self._own = [
-            *((one.stream, one.group) for one in subscriptions),
-            *((one.stream, one.group) for one in pipelines),
-        ]
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()
         self._quiet = False
-        self._stopping = threading.Event()
-        self._ended = threading.Event()
-        self._error: BaseException | None = None
-        self._began = time.monotonic()
         self._end = 0  # of the log, when somebody sleeps
         self._switchboard: Switchboard | None = None
-        self._threads: list[threading.Thread] = []
 
     # --- what everybody calls ------------------------------------------------------------------------------------
 
@@ -111,14 +101,14 @@ class SparkEngine:
             patiently(wanted, group.subscription.name, everyone, self._stopping)
         for worker in self._pipelines:
             worker.start()
-        self._watch.start()
+        self._heartbeat.start()
         conf = self._context.getConf()
         self._switchboard = Switchboard(conf.get("spark.driver.host", "127.0.0.1"), self._heard)
         for number in range(self._slots() if self._groups else 0):
             self._thread(self._serve, f"penstock-slot-{number}")
         for worker in self._pipelines:
             self._thread(partial(self._pipe, worker), f"penstock-{worker.pipeline.name}")
-        threading.Thread(target=self._keep, name="penstock-keeper", daemon=True).start()
+        self._maintain()
 
     def stop(self) -> None:
         """End gracefully: running handlers get their time, what was never started goes back. Returns at once."""
@@ -140,48 +130,16 @@ class SparkEngine:
         with self._changed:
             self._changed.notify_all()
 
-    def wait(self, seconds: float | None = None) -> bool:
-        """Return True when all work has ended; raises what ended it, if that was an error."""
-        if not self._ended.wait(seconds):
-            return False
-        if self._error is not None:
-            raise self._error
-        return True
-
     def snapshot(self) -> dict[str, dict[str, int]]:
         """The counters of every group, as of the last reports."""
         with self._changed:
             counts = {group.subscription.name: _sum(group) for group in self._groups}
         return counts | {one.pipeline.name: one.counters.snapshot() for one in self._pipelines}
 
-    @property
-    def paused(self) -> dict[str, str]:
-        """Groups that could not be drained, and why."""
-        return self._left.paused
-
-    @property
-    def seconds(self) -> float:
-        """How long it has been at work."""
-        return time.monotonic() - self._began
-
     # --- slots ---------------------------------------------------------------------------------------------------
 
     def _slots(self) -> int:
         return max(1, int(self._context.defaultParallelism))
-
-    def _thread(self, target: Any, name: str) -> None:
-        def run() -> None:
-            try:
-                target()
-            except BaseException as error:
-                self._fail(error)
-
-        self._threads.append(threading.Thread(target=run, name=name, daemon=True))
-        self._threads[-1].start()
-
-    def _fail(self, error: BaseException) -> None:
-        self._error = self._error or error
-        self.stop()
 
     def _serve(self) -> None:
         """One slot: slice after slice, for whoever had the least."""
@@ -270,36 +228,19 @@ class SparkEngine:
     def _worker(self, pipeline: Pipeline, url: str) -> PipelineWorker:
         from penstock.spark.pipelines.worker import PipelineWorker  # with all that DataFrames need
 
-        return PipelineWorker(
-            self._log, self._spark, url, pipeline, f"{_NAME}/{pipeline.group}", self._watch
-        )
+        return PipelineWorker(self._log, self._spark, url, pipeline, f"{_NAME}/{pipeline.group}", self._heartbeat)
 
     def _pipe(self, worker: PipelineWorker) -> None:
         self._context.setLocalProperty("spark.scheduler.pool", PIPELINES)
         worker.run()
 
-    def _keep(self) -> None:
-        """Reap now and then, end a drain when it is done."""
-        next_reap, next_look = time.monotonic() + _REAP, time.monotonic() + _LOOK
-        try:
-            while any(one.is_alive() for one in self._threads) and not self._stopping.wait(POLL_FIRST_SECONDS):
-                self._wake_sleepers()
-                if time.monotonic() >= next_reap:
-                    self._reap()
-                    next_reap = time.monotonic() + _REAP
-                if self._until_drained and time.monotonic() >= next_look:
-                    if self._left.look():
-                        self.stop()
-                    next_look = time.monotonic() + _LOOK
-        except BaseException as error:
-            self._fail(error)
-        finally:
-            for thread in self._threads:
-                thread.join()
-            if self._switchboard is not None:
-                self._switchboard.close()
-            self._watch.stop()
-            self._ended.set()
+    def _tick(self) -> None:
+        self._wake_sleepers()
+
+    def _close(self) -> None:
+        if self._switchboard is not None:
+            self._switchboard.close()
+        self._heartbeat.stop()
 
     def _wake_sleepers(self) -> None:
         """A group that had nothing to do and gave its slot back is woken when the log grows."""
@@ -310,9 +251,6 @@ class SparkEngine:
             with self._changed:
                 self._end = end
                 self._changed.notify_all()
-
-    def _reap(self) -> None:
-        try_once(lambda: self._log.reap(groups=self._own), "reap")
 
 
 def _sum(group: _Group) -> dict[str, int]:

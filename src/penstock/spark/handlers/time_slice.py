@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.core.lease import Idle
-from penstock.declare.portable import Travelling
 from penstock.core.observe import Observers, everyone
+from penstock.declare.portable import Travelling
 from penstock.engine.counters import Counters
 from penstock.engine.failure_log import FailureLog
-from penstock.engine.heartbeat import Watch
+from penstock.engine.heartbeat import Heartbeat
 from penstock.engine.thread_switch import quick_turns
 from penstock.engine.worker import Worker
 from penstock.errors import PenstockError
@@ -131,13 +131,13 @@ class _telling:
 @dataclass(slots=True)
 class _Kept:
     log: Log
-    watch: Watch
+    heartbeat: Heartbeat
     worker: Worker
     failures: FailureLog = field(default_factory=FailureLog)
 
     def close(self) -> None:
         self.worker.close()
-        self.watch.stop()
+        self.heartbeat.stop()
         self.log.close()
 
 
@@ -162,10 +162,10 @@ def _made(ticket: Ticket) -> _Kept:
     subscription = ticket.subscription.load()
     log = open_log(secrets.reveal(ticket.url), migrate=False)
     log.store.warm()
-    watch = Watch()
-    watch.start()
+    heartbeat = Heartbeat()
+    heartbeat.start()
     gc.freeze()  # what is loaded stays: the collector need not look at it again
-    return _Kept(log, watch, Worker(log, subscription, f"{place()}/{subscription.group}", watch, everyone))
+    return _Kept(log, heartbeat, Worker(log, subscription, f"{place()}/{subscription.group}", heartbeat, everyone))
 
 
 def _forget(ticket: Ticket) -> None:

@@ -19,7 +19,7 @@ from penstock.core.observe import Claimed, LeaseEnded, Observers, everyone
 from penstock.core.signals import Unavailable
 from penstock.declare.pipeline import Pipeline, declare_pipeline
 from penstock.engine.counters import Counters
-from penstock.engine.heartbeat import Watch
+from penstock.engine.heartbeat import Heartbeat
 from penstock.engine.idle import Waiting
 from penstock.engine.outage import patiently
 from penstock.errors import AWAY, InvalidPipeline, LeaseLost, OrderedGroup, PenstockError, StoreUnavailable
@@ -53,7 +53,7 @@ class PipelineWorker:
         url: str,
         pipeline: Pipeline,
         claimed_by: str,
-        watch: Watch,
+        heartbeat: Heartbeat,
     ) -> None:
         self.log = log
         self.pipeline = pipeline
@@ -64,7 +64,7 @@ class PipelineWorker:
         self._spark = check_classic(spark)
         self._url = hide(spark, log.store.url or url)  # SQLite's path is absolute there
         self._claimed_by = claimed_by
-        self._watch = watch
+        self._heartbeat = heartbeat
         self._jobs = Jobs(spark, pipeline.name)
         self._sink: SinkWriter = writer_for(log, self._url, pipeline.sink)
         self._names: list[str] | None = None  # of the result's columns
@@ -150,7 +150,7 @@ class PipelineWorker:
         if not isinstance(found, Lease):
             return found or Idle(None)
         self.busy = True
-        self._watch.keep(found, pipeline.lease_seconds)
+        self._heartbeat.keep(found, pipeline.lease_seconds)
         self._observers.emit(Claimed(pipeline.name, found.id, found.row.members))
         return found
 
@@ -227,7 +227,7 @@ class PipelineWorker:
             unavailable=worked.away,
         )
         settled = self._patiently(lambda: self._report(lease, said, worked.aside))
-        self._watch.drop(lease)
+        self._heartbeat.drop(lease)
         if settled is None:
             return
         self._observers.emit(LeaseEnded(self.pipeline.name, lease.id, settled))
@@ -269,7 +269,7 @@ class PipelineWorker:
         return None
 
     def _give_back(self, lease: Lease) -> None:
-        self._watch.drop(lease)
+        self._heartbeat.drop(lease)
         released = self._patiently(lease.release)
         if released is not None:
             self._observers.emit(LeaseEnded(self.pipeline.name, lease.id, released))

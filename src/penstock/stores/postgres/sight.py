@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from penstock.errors import StoreUnavailable
 from penstock.core.look import Look
+from penstock.errors import StoreUnavailable
 from penstock.stores.postgres.transaction import channel_of, unfold
 from penstock.stores.wake import readable
 

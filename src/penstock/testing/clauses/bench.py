@@ -169,3 +169,12 @@ def refuses(error: type[Exception], call: Callable[[], Any]) -> None:
     except error:
         return
     raise AssertionError(f"{error.__name__} was not raised")
+
+
+def immutable(b: Bench, column: str, value: object) -> None:
+    """Neither the event nor its delivery lets the column change."""
+    event = b.published_as_row()
+    b.refused(f"update penstock.events set {column} = %s where stream = %s", value, b.stream)
+    if column in ("event_id", "event_type", "ordering_key"):
+        b.refused(f"update penstock.deliveries set {column} = %s where stream = %s", value, b.stream)
+    assert b.of(event).event_id == event

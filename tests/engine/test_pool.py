@@ -17,7 +17,7 @@ import pytest
 import penstock
 from penstock.engine.isolation.process import Died
 from penstock.engine.local import pool
-from penstock.engine.local.pool import Members
+from penstock.engine.local.pool import Pool
 from penstock.engine.local.pool_process import Hello, Message
 from tests.support import running
 from tests.support.postgres_server import wait_for
@@ -223,39 +223,39 @@ AWAY: Message = {"ended": True, "error": ("store_unavailable", "Gone.")}
 
 
 @pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Members]:
-    monkeypatch.setattr(pool, "MemberProcess", Scripted)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pool]:
+    monkeypatch.setattr(pool, "PoolProcess", Scripted)
     monkeypatch.setattr(pool, "_RESTART_SECONDS", (0.0, 0.0))
 
-    def make(count: int, *scripts: list[Any]) -> Members:
+    def make(count: int, *scripts: list[Any]) -> Pool:
         Scripted.scripts, Scripted.started = list(scripts), []
-        made = Members(Hello("", "", None, [], True, [], []), ["s/g"], count)
+        made = Pool(Hello("", "", None, [], True, [], []), ["s/g"], count)
         made.start()
         return made
 
     return make
 
 
-def test_what_the_fallen_did_is_still_counted(scripted: Callable[..., Members]) -> None:
+def test_what_the_fallen_did_is_still_counted(scripted: Callable[..., Pool]) -> None:
     run = scripted(2, [AT_WORK, Died(-9)], [AT_WORK, DRAINED, Died(0)], [AT_WORK, DRAINED, Died(0)])
     assert run.wait()
     assert run.snapshot()["s/g"]["published"] == 3
     assert run.deaths == 1
 
 
-def test_a_database_that_goes_away_is_no_end_once_work_has_begun(scripted: Callable[..., Members]) -> None:
+def test_a_database_that_goes_away_is_no_end_once_work_has_begun(scripted: Callable[..., Pool]) -> None:
     run = scripted(1, [AT_WORK, Died(-9)], [AWAY, Died(1)], [AT_WORK, DRAINED, Died(0)])
     assert run.wait()
     assert run.deaths == 2
 
 
-def test_a_database_that_is_not_there_is_the_end(scripted: Callable[..., Members]) -> None:
+def test_a_database_that_is_not_there_is_the_end(scripted: Callable[..., Pool]) -> None:
     run = scripted(1, [AWAY, Died(1)])
     with pytest.raises(penstock.StoreUnavailable, match="Gone"):
         run.wait()
 
 
-def test_members_that_never_begin_are_given_up(scripted: Callable[..., Members]) -> None:
+def test_members_that_never_begin_are_given_up(scripted: Callable[..., Pool]) -> None:
     run = scripted(2, [AT_WORK], *[[Died(3)]] * 5)
     with pytest.raises(penstock.HandlerUnreachable, match="exited with status 3"):
         run.wait()
@@ -263,7 +263,7 @@ def test_members_that_never_begin_are_given_up(scripted: Callable[..., Members])
 
 
 def test_nobody_is_replaced_during_a_stop(
-    scripted: Callable[..., Members], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    scripted: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = scripted(2, [AT_WORK], [AT_WORK, Died(-9)])
     run.stop()
@@ -279,7 +279,7 @@ def test_nobody_is_replaced_during_a_stop(
     assert len(Scripted.started) == 1
 
 
-def test_the_last_to_be_drained_knows_what_is_paused(scripted: Callable[..., Members]) -> None:
+def test_the_last_to_be_drained_knows_what_is_paused(scripted: Callable[..., Pool]) -> None:
     paused: Message = {**AT_WORK, "paused": {"s/g": "deploying"}}
     first = scripted(2, [paused, DRAINED, Died(0)], [AT_WORK, DRAINED, Died(0)])
     assert first.wait() and first.paused == {}

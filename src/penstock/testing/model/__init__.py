@@ -1,0 +1,10 @@
+"""The executable model: one group over one stream, event by event, with no index, range trick or SQL.
+
+The stores are checked against it command by command. It is slow and plain on purpose: where a store keeps a range,
+the model keeps every event, and asks of each where it is.
+"""
+
+from penstock.testing.model.operate import GroupModel
+from penstock.testing.model.state import ModelDelivery, ModelEvent, ModelLease
+
+__all__ = ["GroupModel", "ModelDelivery", "ModelEvent", "ModelLease"]

@@ -8,9 +8,9 @@ from penstock.core.event import Appended, AppendedMany, event_id
 from penstock.core.lease import Settled
 from penstock.core.retry import Retry
 from penstock.core.signals import Permanent, RetryLater, Unavailable
-from penstock.engine.foreground import Outcome
-from penstock.engine.handlers.batch import BatchContext
+from penstock.engine.handlers.batch_context import BatchContext
 from penstock.engine.handlers.context import Context
+from penstock.engine.outcome import Outcome
 from penstock.errors import (
     AppendOnly,
     AppNotFound,

@@ -12,8 +12,7 @@ from penstock.core.retry import Retry
 from penstock.declare.locate import being_loaded, reference_of
 from penstock.declare.pipeline import Pipeline, Sink, check_local
 from penstock.declare.subscription import Function, Policy, Subscription, handler_of
-from penstock.engine.foreground import Outcome, run_local
-from penstock.engine.local.pool import check_processes, run_pool
+from penstock.engine.outcome import Outcome, check_processes
 from penstock.errors import AppNotFound, InvalidInput, PolicyConflict, UnknownGroup
 from penstock.log.log import Log
 from penstock.log.open import open_log
@@ -181,7 +180,7 @@ class App:
         (default: all cores of this machine). With several `processes` of the local engine each of them imports the app
         and works for all groups; one that dies is replaced.
         """
-        if being_loaded():  # handlers' processes and members import the file, and would run it for ever
+        if being_loaded():  # handlers' processes and those of a pool import the file, and would run it again and again
             raise AppNotFound('run() was called by importing the app. Put it under `if __name__ == "__main__":`.')
         if engine not in ("spark", "local"):
             raise InvalidInput(f'engine is "spark" or "local", not {engine!r}.')
@@ -205,6 +204,9 @@ class App:
                     until_drained=until_drained,
                 )
         check_local(pipelines)
+        from penstock.engine.foreground import run_local  # with all that running needs
+        from penstock.engine.local.pool import run_pool
+
         if processes > 1:
             self.open().close()  # what is wrong with the database is found here, and once
             return run_pool(

@@ -13,9 +13,9 @@ import pytest
 import penstock
 from penstock.engine.handlers.state import LeaseState
 from penstock.engine.heartbeat import Heartbeat
-from penstock.engine.isolation.supervised import Isolated
+from penstock.engine.isolation.supervised import Supervised
 from penstock.engine.local.engine import LocalEngine
-from penstock.engine.settlement import Settling
+from penstock.engine.settlement import LeaseSettlement
 from penstock.engine.work import Work
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import orders
@@ -146,7 +146,7 @@ def test_chunks_halve_with_every_death_and_double_with_every_success(
     append(log, [{"1": "exit"} if n == 12 else {} for n in range(20)], lambda n: "k")
     one = subscription(handlers.scripted_state, lanes=1)
     log.create_group("orders", "g", keyed=True, lanes=1)
-    isolated = Isolated(one)
+    isolated = Supervised(one)
     isolated.chunk = 8
     try:
         lease = claimed(log, limit=100)
@@ -157,7 +157,7 @@ def test_chunks_halve_with_every_death_and_double_with_every_success(
         assert work.writers == {"k": list(range(7))} and [place for place, _ in work.emit] == list(range(7))
         work.finish()
         assert work.unfinished() == [*range(7, 12)] and work.touched() == 13
-        Settling(lease, work).settle()
+        LeaseSettlement(lease, work).settle()
         again = claimed(log)
         assert [event.offset for event in again.events] == [*range(8, 13), *range(14, 21)]
         assert {event.attempts for event in again.events} == {2} and again.is_range
@@ -225,7 +225,7 @@ def test_a_lease_does_not_run_out_of_time_before_it_began(log: penstock.Log) -> 
     orders(log, 2)
     log.create_group("orders", "g")
     lease = claimed(log)
-    isolated = Isolated(subscription(handlers.plain))
+    isolated = Supervised(subscription(handlers.plain))
     try:
         watch = Heartbeat()
         watch.keep(lease, 60)
@@ -256,7 +256,7 @@ def test_rows_of_a_killed_worker_need_no_process_of_their_own(
     lease.settle(failed={event: "no" for event in lease.events})
     assert len(claimed(log, limit=1_000)) == 1_000
     clock.advance(31)
-    monkeypatch.setattr(Isolated, "_retire", _only_at_the_end(Isolated._retire))
+    monkeypatch.setattr(Supervised, "_retire", _only_at_the_end(Supervised._retire))
     _Retired.count = 0
     engine = drain(log, subscription(handlers.scripted_plain, retry=PATIENT, lease_seconds=30))
     assert {(str(one.state), one.failures, one.attempts) for one in log.deliveries("orders", "g", limit=1_000)} == {
@@ -270,8 +270,8 @@ class _Retired:
     count = 0
 
 
-def _only_at_the_end(real: Callable[[Isolated], None]) -> Callable[[Isolated], None]:
-    def retire(self: Isolated) -> None:
+def _only_at_the_end(real: Callable[[Supervised], None]) -> Callable[[Supervised], None]:
+    def retire(self: Supervised) -> None:
         _Retired.count += 1
         real(self)
 

@@ -17,7 +17,7 @@ import pytest
 
 import penstock
 from penstock.declare.groups import declare
-from penstock.declare.portable import travelling
+from penstock.declare.portable import portable
 from penstock.spark.handlers import time_slice
 from penstock.spark.handlers.control import Caller, Line, Switchboard
 from penstock.testing import StatementCounter
@@ -213,7 +213,7 @@ def test_a_slice_without_a_line_works_to_the_end_of_its_time(log: penstock.Log) 
     declare(log, one, "test")
     board = Switchboard("127.0.0.1", lambda number, counts: None)
     board.close()
-    ticket = time_slice.Ticket(1, "key", log.store.url, travelling(one), 30.0, 0.1, board.line)
+    ticket = time_slice.Ticket(1, "key", log.store.url, portable(one), 30.0, 0.1, board.line)
     report = time_slice.run_slice(ticket)
     assert report.counts["published"] == 20 and report.idle is not None and report.error is None
     slice._forget(ticket)
@@ -228,7 +228,7 @@ def test_a_slice_costs_by_its_leases_and_not_by_its_events(log: penstock.Log, mo
     declare(log, one, "test")
     monkeypatch.setattr(time_slice, "open_log", lambda url, migrate: penstock.open(url, hook=statements))
     board = Switchboard("127.0.0.1", lambda number, counts: None)
-    ticket = time_slice.Ticket(1, "cost", log.store.url, travelling(one), 30.0, 0.1, board.line)
+    ticket = time_slice.Ticket(1, "cost", log.store.url, portable(one), 30.0, 0.1, board.line)
     report = time_slice.run_slice(ticket)
     slice._forget(ticket)
     board.close()

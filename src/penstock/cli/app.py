@@ -13,7 +13,7 @@ from penstock.cli.command import root
 from penstock.cli.failures import report
 
 # Importing a family registers its commands; their order here is their order in --help.
-for _family in (
+FAMILIES = (
     "init",
     "demo.command",
     "explain",
@@ -26,7 +26,8 @@ for _family in (
     "readers",
     "doctor",
     "conformance",
-):
+)
+for _family in FAMILIES:
     importlib.import_module(f"penstock.cli.{_family}")
 
 

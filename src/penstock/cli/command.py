@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from penstock.cli.failures import Usage
-from penstock.cli.session import Session, Settings
+from penstock.cli.session import Options, Session
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -37,7 +37,7 @@ root.add_typer(group, rich_help_panel=OPERATE, epilog="Example: penstock group c
 @group.callback(invoke_without_command=True)
 def remember(ctx: typer.Context, url: Url = None, as_json: Json = False, debug: Debug = False) -> None:
     """Take the options in front of a command's name; without a command, show the help."""
-    ctx.obj = (ctx.obj or Settings()).over(url, as_json, debug)
+    ctx.obj = (ctx.obj or Options()).over(url, as_json, debug)
     if ctx.invoked_subcommand is None:
         if ctx.obj.as_json:
             raise Usage("No command was named.")
@@ -58,8 +58,8 @@ def command(app: typer.Typer, name: str, *, example: str, panel: str | None = No
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
 
         def run(ctx: typer.Context, **values: Any) -> None:
-            settings = ctx.obj or Settings()
-            with Session(settings.over(values.pop("url"), values.pop("as_json"), values.pop("debug"))) as session:
+            options = ctx.obj or Options()
+            with Session(options.over(values.pop("url"), values.pop("as_json"), values.pop("debug"))) as session:
                 function(session, **values)
 
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)

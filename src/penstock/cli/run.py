@@ -20,8 +20,8 @@ from penstock.cli.run_display import Display
 from penstock.cli.session import Session
 from penstock.core.limits import PROCESSES
 from penstock.declare.load import load_object
-from penstock.engine.foreground import Outcome
 from penstock.engine.local.pool import PoolOutcome
+from penstock.engine.outcome import Outcome
 from penstock.errors import InvalidInput
 from penstock.log.open import open_log
 

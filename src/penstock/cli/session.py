@@ -19,25 +19,25 @@ from penstock.log.open import open_existing, open_log, url_of
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Options:
     """The options that every command takes."""
 
     url: str | None = None
     as_json: bool = False
     debug: bool = False
 
-    def over(self, url: str | None, as_json: bool, debug: bool) -> Settings:
-        """These settings, with what was said later on top."""
-        return Settings(url or self.url, as_json or self.as_json, debug or self.debug)
+    def over(self, url: str | None, as_json: bool, debug: bool) -> Options:
+        """These options, with what was said later on top."""
+        return Options(url or self.url, as_json or self.as_json, debug or self.debug)
 
 
 class Session:
     """What a command gets: a log to open, an answer to give, a question to ask."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.as_json = settings.as_json
-        self.named_url = settings.url
-        self.url = url_of(settings.url)
+    def __init__(self, options: Options) -> None:
+        self.as_json = options.as_json
+        self.named_url = options.url
+        self.url = url_of(options.url)
         self._closing = ExitStack()
 
     def __enter__(self) -> Session:

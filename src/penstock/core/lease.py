@@ -16,7 +16,7 @@ Steps = Sequence[tuple[int, int]]  # (offset, number): the number holds from thi
 Token = NewType("Token", int)
 
 
-class Outcome(StrEnum):
+class LeaseOutcome(StrEnum):
     """How a lease ended."""
 
     SETTLED = "settled"

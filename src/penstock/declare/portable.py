@@ -10,7 +10,7 @@ from penstock.declare.subscription import Handler, Policy, Subscription
 
 
 @dataclass(frozen=True, slots=True)
-class Travelling:
+class PortableSubscription:
     """What another process needs to become a worker of a group."""
 
     stream: str
@@ -30,9 +30,9 @@ class Travelling:
         return Subscription(self.stream, self.group, self.policy, handlers)
 
 
-def travelling(subscription: Subscription) -> Travelling:
+def portable(subscription: Subscription) -> PortableSubscription:
     """Pack a subscription; `HandlerUnreachable` if no other process could find its handlers."""
-    return Travelling(
+    return PortableSubscription(
         subscription.stream,
         subscription.group,
         subscription.policy,

@@ -5,35 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from penstock.core.observe import RunProgressed, RunStopping, everyone
 from penstock.declare.subscription import Subscription
-from penstock.engine.counters import total
 from penstock.engine.local.engine import LocalEngine
 from penstock.engine.maintenance import Engine
+from penstock.engine.outcome import Outcome
 from penstock.engine.run_row import running
 from penstock.log.log import Log
 
 _TICK = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run did: the counters of every group, and the groups that ended paused, with the reason."""
-
-    groups: Mapping[str, Mapping[str, int]]
-    paused: Mapping[str, str]
-    seconds: float = 0.0
-
-    def line(self) -> str:
-        """All of it on one line."""
-        counts = " ".join(f"{name}={count:,}" for name, count in total(self.groups.values()).items())
-        paused = "".join(f" paused={name} ({why})" for name, why in self.paused.items())
-        return f"stopped after {self.seconds:.1f} s: groups={len(self.groups)} {counts}{paused}"
 
 
 def run_local(

@@ -12,7 +12,7 @@ from penstock.errors import AWAY
 from penstock.log.log import Log
 
 
-class Waiting:
+class IdlePoll:
     """Looks at the end of the log, which is cheap, and returns when a claim is worth its while."""
 
     def __init__(self, log: Log, stopping: threading.Event, until: Callable[[], bool] = lambda: False) -> None:

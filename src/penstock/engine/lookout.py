@@ -227,7 +227,7 @@ class LookOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class IdleWatch:
     """How a worker waits that has a look-out."""
 
     lookout: LookOut

@@ -27,7 +27,7 @@ class Taken:
     seconds: float
 
 
-class Ahead:
+class Prefetch:
     """Claims in threads of its own. One lease ahead is enough, unless it takes longer to read one than to handle it."""
 
     def __init__(self, claim: Callable[[int], Taken | Idle], group: str) -> None:

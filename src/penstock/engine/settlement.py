@@ -14,7 +14,7 @@ from penstock.errors import DuplicateMismatch, StateConflict
 from penstock.log.lease import Lease
 
 
-class Settling:
+class LeaseSettlement:
     """One lease's settle. It may be repeated: after an answer that was lost it says the same again."""
 
     def __init__(self, lease: Lease, work: Work, *, opens_circuit: bool = True) -> None:

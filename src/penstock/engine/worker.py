@@ -18,15 +18,15 @@ from penstock.declare.subscription import Subscription
 from penstock.engine.drain import GONE
 from penstock.engine.handlers.state import LeaseState
 from penstock.engine.heartbeat import Heartbeat
-from penstock.engine.idle import Waiting
+from penstock.engine.idle import IdlePoll
 from penstock.engine.isolation.inline import Inline
 from penstock.engine.isolation.marks import Mark, Marks
-from penstock.engine.isolation.supervised import Isolated
-from penstock.engine.lookout import LookOut, Waiter, Watched
+from penstock.engine.isolation.supervised import Supervised
+from penstock.engine.lookout import IdleWatch, LookOut, Waiter
 from penstock.engine.outage import patiently
 from penstock.engine.pace import Pace
-from penstock.engine.prefetch import Ahead, Taken
-from penstock.engine.settlement import Settling
+from penstock.engine.prefetch import Prefetch, Taken
+from penstock.engine.settlement import LeaseSettlement
 from penstock.engine.work import Work
 from penstock.errors import AWAY, LeaseLost, UnknownGroup
 from penstock.log.lease import Lease
@@ -59,7 +59,7 @@ def executor_for(subscription: Subscription, modules: tuple[str, ...]) -> Execut
     """Where the handlers of a subscription run; a child loads these modules beforehand."""
     if subscription.policy.isolation == "inline":
         return Inline(subscription)
-    return Isolated(subscription, modules)
+    return Supervised(subscription, modules)
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Worker:
     _quiet: threading.Event = field(default_factory=threading.Event)
     _waiter: Waiter = field(default_factory=Waiter)
     _executor: Executor = field(init=False)
-    _ahead: Ahead = field(init=False)
+    _prefetch: Prefetch = field(init=False)
     _settler: ThreadPoolExecutor = field(init=False)
     _settles: deque[Future[None]] = field(default_factory=deque)
     _brought: threading.Event = field(default_factory=threading.Event)  # a settle left something to be claimed again
@@ -93,7 +93,7 @@ class Worker:
         policy = self.subscription.policy
         self._pace = Pace(policy.batch_seconds, policy.batch_size, least=policy.batch or 1)
         self._executor = executor_for(self.subscription, self.log.store.large_reads_need)
-        self._ahead = Ahead(self._claim, self.subscription.group)
+        self._prefetch = Prefetch(self._claim, self.subscription.group)
         self._settler = ThreadPoolExecutor(_SETTLES, f"penstock-settle-{self.subscription.group}")
 
     def stop(self) -> None:
@@ -134,7 +134,7 @@ class Worker:
                     self._wait_for_settles()
                     self._give_back_ahead()
                 limit = pace.limit
-                found = self._ahead.next() or self._claim_now(limit)
+                found = self._prefetch.next() or self._claim_now(limit)
                 self.idle = found if isinstance(found, Idle) else None
                 if isinstance(found, Idle):
                     self._tell(found)
@@ -144,7 +144,7 @@ class Worker:
                 pace.saw(found.lease.left)
                 if not pace.careful:
                     expected = pace.seconds_for(len(found.lease))
-                    self._ahead.fetch(found, lambda: pace.limit, claimed=limit, seconds=expected)
+                    self._prefetch.fetch(found, lambda: pace.limit, claimed=limit, seconds=expected)
                 self._work(found, pace)
         finally:
             try:
@@ -154,7 +154,7 @@ class Worker:
 
     def close(self) -> None:
         """Nothing more is to be done."""
-        self._ahead.close()
+        self._prefetch.close()
         self._settler.shutdown()
         self._executor.stop()
 
@@ -168,17 +168,17 @@ class Worker:
         self._give_back_ahead()
         self._stopping.wait(seconds)
 
-    def _waiting(self) -> Waiting | Watched:
+    def _waiting(self) -> IdlePoll | IdleWatch:
         if self.lookout is None:
-            return Waiting(self.log, self._stopping, self.until)
-        return Watched(self.lookout, self._waiter, self._stopping)
+            return IdlePoll(self.log, self._stopping, self.until)
+        return IdleWatch(self.lookout, self._waiter, self._stopping)
 
     # --- claim ---------------------------------------------------------------------------------------------------
 
     def _claim_now(self, limit: int) -> Taken | Idle:
         """What there is; if there is nothing, what the last settles bring. One look, where they bring nothing."""
         alone = self.subscription.exclusive  # our own lease keeps us from what its lane has
-        if self._settles and (self._ahead.more or not alone):
+        if self._settles and (self._prefetch.more or not alone):
             self._brought.clear()
             found = self._claim(limit)
             if isinstance(found, Taken):
@@ -233,7 +233,7 @@ class Worker:
 
     def _give_back_ahead(self) -> None:
         """What was read ahead and never started goes back, unblamed and due at once."""
-        for taken in self._ahead.take_all():
+        for taken in self._prefetch.take_all():
             self._give_back(taken.lease)
 
     def _give_back(self, lease: Lease) -> None:
@@ -255,7 +255,7 @@ class Worker:
             with self.heartbeat.limit(lease, self._executor.marks, policy.batch_seconds * limits.OVERTIME, stuck):
                 self._executor.run(work)
             seconds = time.monotonic() - (work.began or began)  # a process that had to load says nothing about the pace
-            self._ahead.handled(seconds)
+            self._prefetch.handled(seconds)
         except BaseException:  # the engine's own trouble, not the handlers': nobody is blamed
             self._give_back(lease)
             raise
@@ -282,7 +282,7 @@ class Worker:
             self._settles.popleft().result()
 
     def _finish(self, lease: Lease, work: Work, pace: Pace) -> None:
-        settling = Settling(lease, work)
+        settling = LeaseSettlement(lease, work)
         settled = self._patiently(lambda: self._report(settling, pace))
         self.heartbeat.drop(lease)
         if settled is None or settled.failed or settled.released:
@@ -295,7 +295,7 @@ class Worker:
         if work.deaths:
             self.observers.emit(ProcessesDied(name, work.deaths))
 
-    def _report(self, settling: Settling, pace: Pace) -> Settled:
+    def _report(self, settling: LeaseSettlement, pace: Pace) -> Settled:
         """Settle; where that is impossible, find the event that makes it so in smaller and smaller leases."""
         try:
             return settling.settle()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from penstock.core.lease import Failure, Outcome, Settled
+from penstock.core.lease import Failure, LeaseOutcome, Settled
 from penstock.stores.base import Row, Transaction
 
 
 def end_lease(
     tx: Transaction,
     lease: Row,
-    outcome: Outcome,
+    outcome: LeaseOutcome,
     counts: Settled,
     now: datetime,
     *,
@@ -30,7 +30,7 @@ def end_lease(
         outcome=outcome,
         upto=upto,
         digest=digest,
-        answer=numbers if outcome is Outcome.SETTLED else None,
+        answer=numbers if outcome is LeaseOutcome.SETTLED else None,
         published=counts.published,
         failed=counts.failed,
         dead=counts.dead,
@@ -40,7 +40,7 @@ def end_lease(
     )
 
 
-def give_back_all(tx: Transaction, lease: Row, outcome: Outcome, now: datetime) -> Settled:
+def give_back_all(tx: Transaction, lease: Row, outcome: LeaseOutcome, now: datetime) -> Settled:
     """End a lease of which nothing was done; everything in it goes back."""
     counts = Settled(0, 0, 0, lease.members)
     end_lease(tx, lease, outcome, counts, now, upto=lease.low)

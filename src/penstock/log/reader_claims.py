@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from penstock.core.delivery import Reason
 from penstock.core.group import Group
-from penstock.core.lease import Idle, LeaseId, LeaseRow, Outcome, Passed, Settlement, Token
+from penstock.core.lease import Idle, LeaseId, LeaseOutcome, LeaseRow, Passed, Settlement, Token
 from penstock.core.limits import BATCH, LEASE_SECONDS_MOST, READER_FIRST_SECONDS, READER_LEASES
 from penstock.errors import ClaimLost, LeaseLost, OrderedGroup, UnknownReader
 from penstock.log import claim, groups, release, settle
@@ -130,7 +130,7 @@ def _lost(lease: Row, now: datetime) -> bool:
     """Whether a lease is no longer its reader's: neither open, nor settled by it."""
     if lease.outcome is None:
         return bool(lease.expires_at <= now)
-    return bool(lease.outcome != Outcome.SETTLED)
+    return bool(lease.outcome != LeaseOutcome.SETTLED)
 
 
 def settle_upto(tx: Transaction, stream: str, group_name: str, reader: str, number: int) -> list[int]:
@@ -172,7 +172,7 @@ def hold(tx: Transaction, reader: str, number: int, lease_seconds: float, *, ski
 
 
 def _keep(tx: Transaction, group: Group, lease: Row, number: int, lease_seconds: float) -> None:
-    if lease.outcome == Outcome.SETTLED:
+    if lease.outcome == LeaseOutcome.SETTLED:
         if _count(tx, group, lease) != lease.members:
             raise ClaimLost(f"Events of lease {lease.id} (claim {number} of {lease.claimed_by}) were removed since.")
         return
@@ -224,7 +224,7 @@ def check_held(tx: Transaction, tokens: Mapping[int, int]) -> None:
     for lease_id, token in tokens.items():
         lease = found.get(lease_id)
         if lease is None or lease.token != token or _lost(lease, now):
-            how = "is gone" if lease is None else f"has ended: {lease.outcome or Outcome.EXPIRED}"
+            how = "is gone" if lease is None else f"has ended: {lease.outcome or LeaseOutcome.EXPIRED}"
             raise ClaimLost(f"Lease {lease_id} {how}.")
 
 
@@ -235,5 +235,5 @@ def give_back_lease(tx: Transaction, group: Group, lease_id: int) -> int:
         return 0
     now = tx.now()
     give_back(tx, lease, group, now, Reason.RELEASED)
-    give_back_all(tx, lease, Outcome.RELEASED, now)
+    give_back_all(tx, lease, LeaseOutcome.RELEASED, now)
     return int(lease.members)

@@ -11,7 +11,7 @@ from functools import partial
 from penstock.core import fingerprint
 from penstock.core.delivery import Reason, State
 from penstock.core.group import Group
-from penstock.core.lease import Failure, Outcome, Settled, cut
+from penstock.core.lease import Failure, LeaseOutcome, Settled, cut
 from penstock.errors import UnknownGroup
 from penstock.log import crash_guard, groups
 from penstock.log.lease_end import end_lease
@@ -75,7 +75,7 @@ def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
     else:
         write_rows(tx, lease, group, suspect(lease, dict.fromkeys(lease.offsets, failure), now), now)
     remember_kinds(tx, [failure], now)
-    end_lease(tx, lease, Outcome.EXPIRED, counts, now, upto=lease.low, because=failure)
+    end_lease(tx, lease, LeaseOutcome.EXPIRED, counts, now, upto=lease.low, because=failure)
 
 
 def _blame(tx: Transaction, group: Group, lease: Row, failure: Failure, now: datetime) -> Settled:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from penstock.core.delivery import Reason
 from penstock.core.group import Group
-from penstock.core.lease import Outcome, Settled
+from penstock.core.lease import LeaseOutcome, Settled
 from penstock.errors import LeaseLost
 from penstock.log import groups
 from penstock.log.lease_end import give_back_all
@@ -59,7 +59,7 @@ def release(store: Store, lease_id: int, token: int) -> Settled:
     def work(tx: Transaction) -> Settled:
         lease, group, now = holder(tx, lease_id, token)
         give_back(tx, lease, group, now, Reason.RELEASED)
-        answer = give_back_all(tx, lease, Outcome.RELEASED, now)
+        answer = give_back_all(tx, lease, LeaseOutcome.RELEASED, now)
         tx.wake()
         return answer
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from penstock.core.delivery import Reason
-from penstock.core.lease import Outcome
+from penstock.core.lease import LeaseOutcome
 from penstock.log import audit, checks, groups
 from penstock.log.lease_end import give_back_all
 from penstock.log.outcomes import give_back
@@ -51,7 +51,7 @@ def _end_leases(tx: Transaction, stream: str, group_name: str, by: str) -> int:
     leases = tx.rows("rewind.open", group_id=group.group_id)
     for lease in leases:
         give_back(tx, lease, group, now, Reason.RELEASED)
-        give_back_all(tx, lease, Outcome.RELEASED, now)
+        give_back_all(tx, lease, LeaseOutcome.RELEASED, now)
     if leases:
         audit.record_for(tx, by, "repair", group, len(leases), {"leases": [lease.id for lease in leases]})
     return len(leases)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from penstock.core.delivery import Reason
 from penstock.core.group import Group, Position
-from penstock.core.lease import Outcome
+from penstock.core.lease import LeaseOutcome
 from penstock.errors import InvalidInput, Pruned
 from penstock.log import audit, checks, groups, positions, stats
 from penstock.log.lease_end import error_of, give_back_all
@@ -88,7 +88,7 @@ def _end_leases(tx: Transaction, group: Group, now: datetime) -> None:
     """What they hold comes back like a release; the part above the target is then swept with the rest."""
     for lease in tx.rows("rewind.open", group_id=group.group_id):
         give_back(tx, lease, group, now, Reason.RELEASED)
-        give_back_all(tx, lease, Outcome.REWOUND, now)
+        give_back_all(tx, lease, LeaseOutcome.REWOUND, now)
 
 
 def _ended(tx: Transaction, group: Group, target: int) -> Row:

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.core import codec, fingerprint
 from penstock.core.event import NewEvent
-from penstock.core.lease import Effects, Failure, Outcome, Settled, Settlement
+from penstock.core.lease import Effects, Failure, LeaseOutcome, Settled, Settlement
 from penstock.core.user_sql import UserSqlError
 from penstock.errors import SettleMismatch, UnattributedEffect
 from penstock.log import circuit, crash_guard, new_events, release
@@ -84,7 +84,7 @@ def settle_in(
     """
     digest = codec.digest(_plain(said))
     lease, group = release.locked(tx, lease_id, token)
-    if lease.outcome == Outcome.SETTLED:
+    if lease.outcome == LeaseOutcome.SETTLED:
         if lease.digest != digest:
             raise SettleMismatch(f"Lease {lease_id} was settled with other outcomes.")
         return Settled(*lease.answer)
@@ -110,7 +110,7 @@ def settle_in(
     if said.unavailable is not None or group.circuit is not None:
         circuit.settled(tx, group, lease_id, said.unavailable, answer, now)
     remember_kinds(tx, work.failures(), now)
-    end_lease(tx, lease, Outcome.SETTLED, answer, now, upto=work.upto, digest=digest, because=said.unavailable)
+    end_lease(tx, lease, LeaseOutcome.SETTLED, answer, now, upto=work.upto, digest=digest, because=said.unavailable)
     crash_guard.watch(tx, group, (failure.code for failure in work.failed.values()), lease.claimed_by)
     return answer
 

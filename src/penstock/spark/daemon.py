@@ -12,9 +12,10 @@ from contextlib import suppress
 from pyspark.daemon import manager
 
 _WANTED = ("pyarrow", "pandas", "orjson", "psycopg", "psycopg_pool", "adbc_driver_postgresql.dbapi", "pyspark.worker")
+OURS = ("penstock", "penstock.spark.arrow", "penstock.spark.pipelines.sinks.table")
 
 if __name__ == "__main__":
-    for _name in (*_WANTED, "penstock", "penstock.spark.arrow", "penstock.spark.pipelines.sinks.table"):
+    for _name in (*_WANTED, *OURS):
         with suppress(ImportError):  # what is not installed is not needed
             importlib.import_module(_name)
     manager()

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.declare.pipeline import Pipeline
-from penstock.declare.portable import travelling
+from penstock.declare.portable import portable
 from penstock.declare.subscription import Subscription
-from penstock.engine.foreground import Orders, Outcome, run_engine
+from penstock.engine.foreground import Orders, run_engine
+from penstock.engine.outcome import Outcome
 from penstock.engine.run_row import running
 from penstock.log.log import Log
 from penstock.spark.handlers.engine import SparkEngine
@@ -28,7 +29,7 @@ def run_spark(
 ) -> Outcome:
     """Run until stopped by a signal, or until drained. What is wrong with the app is said before Spark starts."""
     for one in subscriptions:
-        travelling(one)
+        portable(one)
     with session_for(spark, master, name, log.store.url) as session:
         orders = Orders()
         groups = [*(one.name for one in subscriptions), *(one.name for one in pipelines)]

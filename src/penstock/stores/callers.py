@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-import sqlite3
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OutboxNeedsTransaction, UnknownConnection
 from penstock.stores.base import Store
+
+if TYPE_CHECKING:
+    import sqlite3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Caller:
 def sync(store: Store, connection: Any) -> Iterator[Caller]:
     """A sqlite3, psycopg, SQLAlchemy or Django connection, or a clear refusal."""
     kind = _module(connection)
-    if isinstance(connection, sqlite3.Connection):
+    if _is_sqlite(connection):
         _require(store, "sqlite")
         _refuse_autocommit(connection)
         yield Caller(lambda sql, params: _first(_sqlite_cursor(connection).execute(sql, params or {})))
@@ -93,6 +96,12 @@ def _module(connection: Any) -> str:
     return ""
 
 
+def _is_sqlite(connection: Any) -> bool:
+    """Without loading the driver: who has a connection has loaded it."""
+    driver = sys.modules.get("sqlite3")
+    return driver is not None and isinstance(connection, driver.Connection)
+
+
 def _is_async(connection: Any) -> bool:
     return any("async" in cls.__name__.lower() for cls in type(connection).__mro__)
 
@@ -104,7 +113,7 @@ def _require(store: Store, kind: str) -> None:
 
 def _refuse_autocommit(connection: Any) -> None:
     """A driver's connection that commits every statement, unless somebody has begun a transaction on it."""
-    if isinstance(connection, sqlite3.Connection):
+    if _is_sqlite(connection):
         by_itself = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
         if by_itself and not connection.in_transaction:
             raise OutboxNeedsTransaction

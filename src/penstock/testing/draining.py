@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from penstock.core.lease import Settled
 from penstock.declare.subscription import Subscription
 from penstock.engine.handlers.state import LeaseState
-from penstock.engine.settlement import Settling
+from penstock.engine.settlement import LeaseSettlement
 from penstock.engine.work import Work
 from penstock.errors import AWAY, LeaseLost, PenstockError
 from penstock.log.lease import Lease
@@ -65,14 +65,16 @@ class InlineWorker:
                 work.state = LeaseState(lease.state())
             raised = self._handlers.run(work)
             return Worked(
-                self._settle(Settling(lease, work, opens_circuit=False), raised), raised, work.unavailable is not None
+                self._settle(LeaseSettlement(lease, work, opens_circuit=False), raised),
+                raised,
+                work.unavailable is not None,
             )
         except BaseException:
             with suppress(PenstockError):  # it may be lost; what went wrong first is what the test should see
                 lease.release()
             raise
 
-    def _settle(self, settling: Settling, raised: list[BaseException]) -> Settled:
+    def _settle(self, settling: LeaseSettlement, raised: list[BaseException]) -> Settled:
         try:
             return settling.settle()
         except (LeaseLost, *AWAY):

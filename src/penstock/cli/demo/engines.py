@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.app import App
-from penstock.engine.foreground import Outcome, run_local
+from penstock.engine.foreground import run_local
+from penstock.engine.outcome import Outcome
 from penstock.errors import EngineMissing
 from penstock.log.log import Log
 

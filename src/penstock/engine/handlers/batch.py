@@ -12,46 +12,20 @@ import inspect
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from penstock.core.batch import Event
 from penstock.core.event import parse_event_id
 from penstock.core.signals import Permanent, Unavailable, failure_of, is_a
 from penstock.declare.subscription import Handler, Subscription
-from penstock.engine.handlers.context import Context
+from penstock.engine.handlers.batch_context import BatchContext
 from penstock.engine.handlers.key_turns import Turns
-from penstock.engine.handlers.runner import Job, Runner, TimedOut
+from penstock.engine.handlers.runner import Part, Runner, TimedOut
 from penstock.engine.isolation.marks import Mark
-from penstock.errors import InvalidHandler, InvalidInput
+from penstock.errors import InvalidHandler
 
 Indexes = Sequence[int]
-
-
-class BatchContext:
-    """What a batch handler gets beside its events: a `Context` for each of them."""
-
-    __slots__ = ("_events", "_indexes", "_job", "_runner", "made")
-
-    def __init__(self, runner: BatchRunner, job: Job, indexes: Indexes) -> None:
-        self._runner = runner
-        self._job = job
-        self._events = job.events
-        self._indexes = frozenset(indexes)
-        self.made: dict[int, Context] = {}  # by index, for those that were asked for
-
-    @property
-    def token(self) -> int:
-        """A number that grows with every claim: fence other systems with it."""
-        return self._job.scope.token
-
-    def of(self, event: Event) -> Context:
-        """The context of one event of this call: its effects commit if, and only if, this event succeeds."""
-        if not isinstance(event, Event) or event._of is not self._events or event._index not in self._indexes:
-            raise InvalidInput("ctx.of(event) takes an event of this call.")
-        index = event._index
-        if index not in self.made:
-            self.made[index] = self._runner._context(self._job, event)
-        return self.made[index]
 
 
 def runner_for(subscription: Subscription) -> Runner:
@@ -68,19 +42,19 @@ class BatchRunner(Runner):
         self._single = handlers[0] if len(handlers) == 1 and handlers[0].types is None else None
         self._is_async = any(handler.is_async for handler in handlers)
 
-    def _call_all(self, job: Job) -> None:
+    def _call_all(self, part: Part) -> None:
         if self._is_async:
-            self._in_loop(self._calls_async(job))
+            self._in_loop(self._calls_async(part))
         else:
-            self._calls(job)
+            self._calls(part)
 
     # --- one after the other, or several at once --------------------------------------------------------------------
 
-    def _calls(self, job: Job) -> None:
-        waiting = _Waiting(self, job)
+    def _calls(self, part: Part) -> None:
+        waiting = _Waiting(self, part)
         if self._policy.concurrency == 1:
             while (indexes := waiting.take()) is not None:
-                self._work(job, indexes, 0)
+                self._work(part, indexes, 0)
                 waiting.done(indexes)
             return
         changed = threading.Condition()
@@ -96,7 +70,7 @@ class BatchRunner(Runner):
                         changed.notify_all()
                         return
                     running += 1
-                self._work(job, indexes, slot)
+                self._work(part, indexes, slot)
                 with changed:
                     running -= 1
                     waiting.done(indexes)
@@ -108,14 +82,14 @@ class BatchRunner(Runner):
         for thread in threads:
             thread.join()
 
-    async def _calls_async(self, job: Job) -> None:
-        waiting = _Waiting(self, job)
+    async def _calls_async(self, part: Part) -> None:
+        waiting = _Waiting(self, part)
         free = list(range(self._policy.concurrency))
         running: dict[asyncio.Task[None], tuple[Indexes, int]] = {}
         while True:
             while free and (indexes := waiting.take()) is not None:
                 slot = free.pop()
-                task = asyncio.create_task(self._work_async(job, indexes, slot))
+                task = asyncio.create_task(self._work_async(part, indexes, slot))
                 running[task] = (indexes, slot)
             if not running:
                 return
@@ -127,101 +101,103 @@ class BatchRunner(Runner):
 
     # --- a call -----------------------------------------------------------------------------------------------------
 
-    def _work(self, job: Job, taken: Indexes, slot: int) -> None:
-        for handler, indexes in self._by_handler(job, taken):
-            context = self._begin(job, handler, indexes, slot)
+    def _work(self, part: Part, taken: Indexes, slot: int) -> None:
+        for handler, indexes in self._by_handler(part, taken):
+            context = self._begin(part, handler, indexes, slot)
             try:
-                events = [Event(job.events, index) for index in indexes]
+                events = [Event(part.events, index) for index in indexes]
                 answer = handler.function(events) if context is None else handler.function(events, context)
-                errors = _errors(job, indexes, answer)
+                errors = _errors(part, indexes, answer)
             except BaseException as error:  # whatever a handler raises is an outcome of its events
-                self._raised(job, indexes, error)
+                self._raised(part, indexes, error)
             else:
-                self._settle(job, indexes, errors, context)
-            job.marks.slots[slot] = 0
+                self._settle(part, indexes, errors, context)
+            part.marks.slots[slot] = 0
 
-    async def _work_async(self, job: Job, taken: Indexes, slot: int) -> None:
-        for handler, indexes in self._by_handler(job, taken):
-            context = self._begin(job, handler, indexes, slot)
+    async def _work_async(self, part: Part, taken: Indexes, slot: int) -> None:
+        for handler, indexes in self._by_handler(part, taken):
+            context = self._begin(part, handler, indexes, slot)
             limit = asyncio.timeout(self._policy.timeout_seconds)
             try:
-                events = [Event(job.events, index) for index in indexes]
+                events = [Event(part.events, index) for index in indexes]
                 async with limit:
                     answer = await (handler.function(events) if context is None else handler.function(events, context))
-                errors = _errors(job, indexes, answer)
+                errors = _errors(part, indexes, answer)
             except BaseException as error:
                 late = is_a(error, TimeoutError) and limit.expired()
-                self._raised(job, indexes, TimedOut(self._policy.timeout_seconds) if late else error)
+                self._raised(part, indexes, TimedOut(self._policy.timeout_seconds) if late else error)
             else:
-                self._settle(job, indexes, errors, context)
-            job.marks.slots[slot] = 0
+                self._settle(part, indexes, errors, context)
+            part.marks.slots[slot] = 0
 
-    def _by_handler(self, job: Job, taken: Indexes) -> list[tuple[Handler, Indexes]]:
+    def _by_handler(self, part: Part, taken: Indexes) -> list[tuple[Handler, Indexes]]:
         if self._single is not None:
             return [(self._single, taken)]
         calls: dict[int, tuple[Handler, list[int]]] = {}
         for index in taken:
             try:
-                handler = self._handler(job.events.event_types[index])
+                handler = self._handler(part.events.event_types[index])
             except Permanent as error:
-                self._failed(job, index, error)
+                self._failed(part, index, error)
             else:
                 calls.setdefault(id(handler), (handler, []))[1].append(index)
         return list(calls.values())
 
-    def _begin(self, job: Job, handler: Handler, indexes: Indexes, slot: int) -> BatchContext | None:
-        job.marks.slots[slot] = job.base + indexes[0] + 1
-        _mark(job, indexes, Mark.RUNNING)
-        return BatchContext(self, job, indexes) if handler.wants_context else None
+    def _begin(self, part: Part, handler: Handler, indexes: Indexes, slot: int) -> BatchContext | None:
+        part.marks.slots[slot] = part.base + indexes[0] + 1
+        _mark(part, indexes, Mark.RUNNING)
+        if not handler.wants_context:
+            return None
+        return BatchContext(part.events, indexes, part.token, partial(self._context, part))
 
     # --- outcomes -----------------------------------------------------------------------------------------------------
 
     def _settle(
-        self, job: Job, indexes: Indexes, errors: Mapping[int, BaseException | str], context: BatchContext | None
+        self, part: Part, indexes: Indexes, errors: Mapping[int, BaseException | str], context: BatchContext | None
     ) -> None:
         made = {} if context is None else context.made
         if not errors and not made:
-            _mark(job, indexes, Mark.DONE)
+            _mark(part, indexes, Mark.DONE)
             return
         for index in indexes:
             error = errors.get(index)
             if error is None:
                 try:
-                    self._done(job, index, made.get(index))
+                    self._done(part, index, made.get(index))
                 except Exception as refused:  # what it asked for cannot be
                     error = refused
             if error is not None:
-                self._failed(job, index, error)
+                self._failed(part, index, error)
 
-    def _raised(self, job: Job, indexes: Indexes, error: BaseException) -> None:
+    def _raised(self, part: Part, indexes: Indexes, error: BaseException) -> None:
         """An event that was alone is to blame; several are suspects. A target that is down is nobody's fault."""
         if len(indexes) == 1 or is_a(error, Unavailable):
             for index in indexes:
-                self._failed(job, index, error)
+                self._failed(part, index, error)
         else:
             failure = failure_of(error)
             for index in indexes:
-                self._unresolved(job, index)
-                job.report.suspects[job.base + index] = failure
-            _mark(job, indexes, Mark.FAILED)
+                self._unresolved(part, index)
+                part.report.suspects[part.base + index] = failure
+            _mark(part, indexes, Mark.FAILED)
 
 
 class _Waiting:
-    """Events of a job that were not called yet, handed out call by call."""
+    """Events of a part that were not called yet, handed out call by call."""
 
-    def __init__(self, runner: BatchRunner, job: Job) -> None:
+    def __init__(self, runner: BatchRunner, part: Part) -> None:
         self._runner = runner
-        self._job = job
+        self._part = part
         self._size = runner._policy.batch or 1
         by_key = runner._ordered or runner._keyed
-        marks, base = job.marks.events, job.base
-        self._untouched = [index for index in range(len(job.events)) if not marks[base + index]]
+        marks, base = part.marks.events, part.base
+        self._untouched = [index for index in range(len(part.events)) if not marks[base + index]]
         self._next = 0
-        self._turns = Turns(self._untouched, job.events.ordering_keys) if by_key else None
+        self._turns = Turns(self._untouched, part.events.ordering_keys) if by_key else None
 
     def take(self) -> Indexes | None:
         """The next call, or None (with keys: until a running one is done)."""
-        if self._job.marks.stop[0]:
+        if self._part.marks.stop[0]:
             return None
         if self._turns is None:
             taken = self._untouched[self._next : self._next + self._size]
@@ -229,7 +205,7 @@ class _Waiting:
             return taken or None
         taken = []
         while len(taken) < self._size and (index := self._turns.take()) is not None:
-            if self._runner._held(self._job, index):
+            if self._runner._held(self._part, index):
                 self._turns.done(index)
             else:
                 taken.append(index)
@@ -242,8 +218,8 @@ class _Waiting:
                 self._turns.done(index)
 
 
-def _mark(job: Job, indexes: Indexes, mark: Mark) -> None:
-    marks, base = job.marks.events, job.base
+def _mark(part: Part, indexes: Indexes, mark: Mark) -> None:
+    marks, base = part.marks.events, part.base
     first, last = indexes[0], indexes[-1]
     if last - first + 1 == len(indexes):
         marks[base + first : base + last + 1] = bytes([mark]) * len(indexes)
@@ -252,7 +228,7 @@ def _mark(job: Job, indexes: Indexes, mark: Mark) -> None:
         marks[base + index] = mark
 
 
-def _errors(job: Job, indexes: Indexes, answer: Any) -> dict[int, BaseException | str]:
+def _errors(part: Part, indexes: Indexes, answer: Any) -> dict[int, BaseException | str]:
     """What the handler says about its events, by index; whatever it says wrongly counts as a raise."""
     if answer is None:
         return {}
@@ -264,7 +240,7 @@ def _errors(job: Job, indexes: Indexes, answer: Any) -> dict[int, BaseException 
     known: dict[uuid.UUID, int] = {}
     for name, error in answer.items():
         if not known:
-            known = {Event(job.events, index).event_id: index for index in indexes}
+            known = {Event(part.events, index).event_id: index for index in indexes}
         event_id = name.event_id if isinstance(name, Event) else parse_event_id(name)
         if event_id not in known:
             raise InvalidHandler(f"A batch handler named the event {event_id}, which was not in its call.")

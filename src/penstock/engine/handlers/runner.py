@@ -39,7 +39,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Job:
+class Part:
     """A part of a lease that is to be run."""
 
     events: Events
@@ -82,23 +82,23 @@ class Runner:
         """A new lease."""
         self.itemized, self._waiting = False, 0
 
-    def run(self, job: Job) -> Report:
+    def run(self, part: Part) -> Report:
         """Run what is untouched, until the end or until the stop flag is up."""
-        job.scope = Scope(self._subscription.group, job.token)
-        self._call_all(job)
-        job.report.emit.sort(key=lambda one: one[0])  # in offset order
-        return job.report
+        part.scope = Scope(self._subscription.group, part.token)
+        self._call_all(part)
+        part.report.emit.sort(key=lambda one: one[0])  # in offset order
+        return part.report
 
-    def _call_all(self, job: Job) -> None:
+    def _call_all(self, part: Part) -> None:
         handlers = self._subscription.handlers
         if any(handler.is_async for handler in handlers):
-            self._in_loop(self._several_async(job))
+            self._in_loop(self._several_async(part))
         elif self._policy.concurrency > 1:
-            self._several(job)
+            self._several(part)
         elif len(handlers) == 1 and handlers[0].types is None:
-            self._only(job, handlers[0].function, handlers[0].wants_context)
+            self._only(part, handlers[0].function, handlers[0].wants_context)
         else:
-            self._one_by_one(job)
+            self._one_by_one(part)
 
     def _in_loop(self, work: Coroutine[Any, Any, None]) -> None:
         if self._loop is None:
@@ -112,14 +112,14 @@ class Runner:
 
     # --- one after the other -------------------------------------------------------------------------------------
 
-    def _only(self, job: Job, handle: Callable[..., Any], wants_context: bool) -> None:  # noqa: PLR0912, PLR0915 - one loop
+    def _only(self, part: Part, handle: Callable[..., Any], wants_context: bool) -> None:  # noqa: PLR0912, PLR0915 - one loop
         """The short way: one handler that wants everything. Every call that is saved here is saved for every event."""
-        scope = job.scope
-        stop, slots, marks, base, events = job.marks.stop, job.marks.slots, job.marks.events, job.base, job.events
+        scope = part.scope
+        stop, slots, marks, base, events = part.marks.stop, part.marks.slots, part.marks.events, part.base, part.events
         ordered = self._ordered
         done = Mark.DONE.value
         keys = events.ordering_keys if wants_context and self._keyed else None
-        state, told, writers, apart = job.state.frozen(), job.report.state, job.report.writers, job.apart
+        state, told, writers, apart = part.state.frozen(), part.report.state, part.report.writers, part.apart
         no_state = self._no_state
         for index in range(len(events)):
             place = base + index
@@ -127,7 +127,7 @@ class Runner:
                 continue
             if stop[0]:
                 break
-            if ordered and self._held(job, index):
+            if ordered and self._held(part, index):
                 continue
             slots[0] = place + 1
             event = Event(events, index)
@@ -142,10 +142,10 @@ class Runner:
                     if answer is not None:
                         _refuse_coroutine(answer)
                     if context.recorded is not None or self.itemized or context.state is not used:
-                        self._keep(job, index, context)
+                        self._keep(part, index, context)
                     elif (written := used.written) and key is not None:
                         if used.special or names is None:
-                            job.keep(key, written, place)
+                            part.keep(key, written, place)
                         else:
                             names.update(written)
                             if (places := writers.get(key)) is not None:
@@ -162,37 +162,37 @@ class Runner:
                 elif (answer := handle(event)) is not None:
                     _refuse_coroutine(answer)
             except BaseException as error:  # whatever a handler raises is an outcome of its event
-                self._failed(job, index, error)
+                self._failed(part, index, error)
             else:
                 marks[place] = done
         slots[0] = 0
 
-    def _one_by_one(self, job: Job) -> None:
-        marks = job.marks
-        for index in range(len(job.events)):
-            if marks.events[job.base + index]:
+    def _one_by_one(self, part: Part) -> None:
+        marks = part.marks
+        for index in range(len(part.events)):
+            if marks.events[part.base + index]:
                 continue
             if marks.stop[0]:
                 break
-            if not self._held(job, index):
-                marks.slots[0] = job.base + index + 1
-                self._call(job, index)
+            if not self._held(part, index):
+                marks.slots[0] = part.base + index + 1
+                self._call(part, index)
         marks.slots[0] = 0
 
-    def _call(self, job: Job, index: int) -> None:
-        event = Event(job.events, index)
+    def _call(self, part: Part, index: int) -> None:
+        event = Event(part.events, index)
         try:
-            handler, context = self._prepare(job, event)
+            handler, context = self._prepare(part, event)
             answer = handler.function(event) if context is None else handler.function(event, context)
             if answer is not None:
                 _refuse_coroutine(answer)
-            self._done(job, index, context)
+            self._done(part, index, context)
         except BaseException as error:  # SystemExit, too
-            self._failed(job, index, error)
+            self._failed(part, index, error)
 
-    def _prepare(self, job: Job, event: Event) -> tuple[Handler, Context | None]:
+    def _prepare(self, part: Part, event: Event) -> tuple[Handler, Context | None]:
         handler = self._handler(event.event_type)
-        return handler, self._context(job, event) if handler.wants_context else None
+        return handler, self._context(part, event) if handler.wants_context else None
 
     def _handler(self, kind: str) -> Handler:
         if kind not in self._by_type:
@@ -202,19 +202,19 @@ class Runner:
             raise Permanent(f"no handler of the group {self._subscription.group!r} wants events of type {kind!r}")
         return handler
 
-    def _context(self, job: Job, event: Event) -> Context:
+    def _context(self, part: Part, event: Event) -> Context:
         key = event.ordering_key if self._keyed else None
-        return Context(event, self._no_state if key is None else KeyState(job.state.of(key)), job.scope)
+        return Context(event, self._no_state if key is None else KeyState(part.state.of(key)), part.scope)
 
     # --- several at once -----------------------------------------------------------------------------------------
 
-    def _turns(self, job: Job) -> Turns:
-        untouched = [index for index in range(len(job.events)) if not job.marks.events[job.base + index]]
+    def _turns(self, part: Part) -> Turns:
+        untouched = [index for index in range(len(part.events)) if not part.marks.events[part.base + index]]
         by_key = self._ordered or self._keyed
-        return Turns(untouched, job.events.ordering_keys if by_key else None)
+        return Turns(untouched, part.events.ordering_keys if by_key else None)
 
-    def _several(self, job: Job) -> None:
-        turns = self._turns(job)
+    def _several(self, part: Part) -> None:
+        turns = self._turns(part)
         changed = threading.Condition()
         running = 0
 
@@ -222,120 +222,120 @@ class Runner:
             nonlocal running
             while True:
                 with changed:
-                    while (index := None if job.marks.stop[0] else turns.take()) is None and running:
+                    while (index := None if part.marks.stop[0] else turns.take()) is None and running:
                         changed.wait()
                     if index is None:
                         changed.notify_all()
                         return
                     running += 1
-                if not self._held(job, index):
-                    job.marks.slots[slot] = job.base + index + 1
-                    self._call(job, index)
-                    job.marks.slots[slot] = 0
+                if not self._held(part, index):
+                    part.marks.slots[slot] = part.base + index + 1
+                    self._call(part, index)
+                    part.marks.slots[slot] = 0
                 with changed:
                     running -= 1
                     turns.done(index)
                     changed.notify_all()
 
-        count = min(self._policy.concurrency, len(job.events))
+        count = min(self._policy.concurrency, len(part.events))
         threads = [threading.Thread(target=work, args=(slot,), daemon=True) for slot in range(count)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    async def _several_async(self, job: Job) -> None:
-        turns = self._turns(job)
+    async def _several_async(self, part: Part) -> None:
+        turns = self._turns(part)
         free = list(range(self._policy.concurrency))
         running: dict[asyncio.Task[None], tuple[int, int]] = {}
         while True:
-            while free and not job.marks.stop[0] and (index := turns.take()) is not None:
-                if self._held(job, index):
+            while free and not part.marks.stop[0] and (index := turns.take()) is not None:
+                if self._held(part, index):
                     turns.done(index)
                     continue
                 slot = free.pop()
-                job.marks.slots[slot] = job.base + index + 1
-                running[asyncio.create_task(self._call_async(job, index))] = (index, slot)
+                part.marks.slots[slot] = part.base + index + 1
+                running[asyncio.create_task(self._call_async(part, index))] = (index, slot)
             if not running:
                 return
             finished, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in finished:
                 index, slot = running.pop(task)
-                job.marks.slots[slot] = 0
+                part.marks.slots[slot] = 0
                 free.append(slot)
                 turns.done(index)
 
-    async def _call_async(self, job: Job, index: int) -> None:
-        event = Event(job.events, index)
+    async def _call_async(self, part: Part, index: int) -> None:
+        event = Event(part.events, index)
         limit = asyncio.timeout(self._policy.timeout_seconds)
         context = None
         try:
             async with limit:
-                handler, context = self._prepare(job, event)
+                handler, context = self._prepare(part, event)
                 await (handler.function(event) if context is None else handler.function(event, context))
-            self._done(job, index, context)
+            self._done(part, index, context)
         except BaseException as error:
             late = is_a(error, TimeoutError) and limit.expired()
-            self._failed(job, index, TimedOut(self._policy.timeout_seconds) if late else error)
+            self._failed(part, index, TimedOut(self._policy.timeout_seconds) if late else error)
 
     # --- outcomes ------------------------------------------------------------------------------------------------
 
-    def _held(self, job: Job, index: int) -> bool:
+    def _held(self, part: Part, index: int) -> bool:
         """Whether an event of an ordered group waits behind an unresolved one of its key."""
-        if not job.held:
+        if not part.held:
             return False
-        key = job.events.ordering_keys[index]
-        if key is None or job.base + index <= job.held.get(key, job.base + index):
+        key = part.events.ordering_keys[index]
+        if key is None or part.base + index <= part.held.get(key, part.base + index):
             return False
-        job.marks.events[job.base + index] = Mark.HELD
+        part.marks.events[part.base + index] = Mark.HELD
         self._waiting += 1
         if self._waiting >= HELD_PER_LEASE:
-            job.marks.stop[0] = 1  # each becomes a row, which is dear; what is not begun goes back as a range
+            part.marks.stop[0] = 1  # each becomes a row, which is dear; what is not begun goes back as a range
         return True
 
-    def _done(self, job: Job, index: int, context: Context | None) -> None:
+    def _done(self, part: Part, index: int, context: Context | None) -> None:
         if context is not None:
-            self._keep(job, index, context)
-        job.marks.events[job.base + index] = Mark.DONE
+            self._keep(part, index, context)
+        part.marks.events[part.base + index] = Mark.DONE
 
-    def _keep(self, job: Job, index: int, context: Context) -> None:
+    def _keep(self, part: Part, index: int, context: Context) -> None:
         """What an event that succeeded asks for: its state together with that of its key, until an event comes that the
         settle may refuse; from then on event by event. Events of one key come one after the other, so the last value of
         a state counts."""
         recorded, written = context.recorded, context.written
         if recorded is None and not written:
             return
-        key = job.events.ordering_keys[index]
+        key = part.events.ordering_keys[index]
         if recorded is not None and recorded.refusable:
             self.itemized = True
         if written:
             assert key is not None
-            job.keep(key, written, None if self.itemized else job.base + index)
+            part.keep(key, written, None if self.itemized else part.base + index)
         if self.itemized:
             recorded = recorded or Recorded()
             if written:
                 recorded.key, recorded.state = key, written
-            job.report.effects[job.base + index] = recorded
+            part.report.effects[part.base + index] = recorded
         elif recorded is not None:
-            job.report.emit += [(job.base + index, event) for event, _ in recorded.emit]
+            part.report.emit += [(part.base + index, event) for event, _ in recorded.emit]
 
-    def _unresolved(self, job: Job, index: int) -> None:
+    def _unresolved(self, part: Part, index: int) -> None:
         """In an ordered group the key of this event does not go on behind it."""
-        if self._ordered and (key := job.events.ordering_keys[index]) is not None:
-            place = job.base + index
-            job.held[key] = min(place, job.held.get(key, place))
+        if self._ordered and (key := part.events.ordering_keys[index]) is not None:
+            place = part.base + index
+            part.held[key] = min(place, part.held.get(key, place))
 
-    def _failed(self, job: Job, index: int, error: BaseException | str) -> None:
-        place = job.base + index
-        self._unresolved(job, index)
+    def _failed(self, part: Part, index: int, error: BaseException | str) -> None:
+        place = part.base + index
+        self._unresolved(part, index)
         if is_a(error, Unavailable):
-            job.report.unavailable = failure_of(error)
-            job.marks.events[place] = Mark.BACK
-            job.marks.stop[0] = 1  # no use in trying the others
+            part.report.unavailable = failure_of(error)
+            part.marks.events[place] = Mark.BACK
+            part.marks.stop[0] = 1  # no use in trying the others
             return
-        which = job.report.dead if is_a(error, Permanent) else job.report.failed
+        which = part.report.dead if is_a(error, Permanent) else part.report.failed
         which[place] = failure_of(error)
-        job.marks.events[place] = Mark.FAILED
+        part.marks.events[place] = Mark.FAILED
 
 
 def _refuse_coroutine(answer: Any) -> None:

@@ -18,9 +18,9 @@ from penstock.core.batch import Claimed, Events
 from penstock.core.columns import unpack
 from penstock.core.lease import Failure
 from penstock.core.signals import failure_of
-from penstock.declare.portable import Travelling
+from penstock.declare.portable import PortableSubscription
 from penstock.engine.handlers.batch import runner_for
-from penstock.engine.handlers.runner import Job, Runner
+from penstock.engine.handlers.runner import Part, Runner
 from penstock.engine.handlers.state import LeaseState, Stored
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.marks import Marks
@@ -61,7 +61,7 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
         first = wire.receive(connection)
         if first is None:
             return
-        hello: Travelling = first[0]
+        hello: PortableSubscription = first[0]
         sys.path[:] = hello.path
         sys.argv[:] = hello.arguments
         try:
@@ -86,7 +86,7 @@ def _serve(connection: socket.socket, runner: Runner, marks: Marks) -> None:
             state, held, token = LeaseState.of_frozen(chunk.begin.state), {}, chunk.begin.token
             runner.begin()
         events = Events(unpack(chunk.kind, message[1]), chunk.stream, chunk.claim)
-        wire.send(connection, runner.run(Job(events, chunk.base, marks, state, held, token)))
+        wire.send(connection, runner.run(Part(events, chunk.base, marks, state, held, token)))
 
 
 def _belong_to(parent: int) -> None:

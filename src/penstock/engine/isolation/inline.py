@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.declare.subscription import Subscription
 from penstock.engine.handlers.batch import runner_for
-from penstock.engine.handlers.runner import Job
+from penstock.engine.handlers.runner import Part
 from penstock.engine.isolation.marks import Marks
 from penstock.engine.work import Work
 
@@ -23,7 +23,7 @@ class Inline:
     def run(self, work: Work) -> None:
         """Call the handlers until the end of the lease, or until the stop flag is up."""
         self._runner.begin()
-        work.add(self._runner.run(Job(work.events, 0, work.marks, work.state, {}, work.token)))
+        work.add(self._runner.run(Part(work.events, 0, work.marks, work.state, {}, work.token)))
 
     def stop(self) -> None:
         """Give the event loop back."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.declare.portable import Travelling
+from penstock.declare.portable import PortableSubscription
 from penstock.engine.handlers.runner import Report
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.child import Ready
@@ -49,7 +49,7 @@ class Died:
 class HandlerProcess:
     """One child. Everything here is called by one thread: the child dies with the thread that started it."""
 
-    def __init__(self, hello: Travelling, marks: Marks) -> None:
+    def __init__(self, hello: PortableSubscription, marks: Marks) -> None:
         assert marks.descriptor is not None
         ours, theirs = socket.socketpair()
         with theirs:

@@ -12,7 +12,7 @@ from penstock.core import fingerprint
 from penstock.core.batch import Events
 from penstock.core.lease import DEATHS, Failure
 from penstock.core.signals import failure_of
-from penstock.declare.portable import travelling
+from penstock.declare.portable import portable
 from penstock.declare.subscription import Subscription
 from penstock.engine.handlers.runner import Report, TimedOut
 from penstock.engine.isolation.child import Begin, Chunk
@@ -30,13 +30,13 @@ _GRACE = 2.0  # seconds an async handler has to be cancelled before its process 
 _QUIET_DEATHS = 3  # deaths between two messages, in a row and without progress, before we stop trying
 
 
-class Isolated:
+class Supervised:
     """Runs leases in a child that is kept warm. One thread only: a child dies with the thread that made it."""
 
     def __init__(self, subscription: Subscription, modules: tuple[str, ...] = ()) -> None:
         policy = subscription.policy
         self.subscription = subscription
-        self._hello = replace(travelling(subscription), modules=modules)
+        self._hello = replace(portable(subscription), modules=modules)
         self.marks = Marks(policy.concurrency, policy.batch_size, shared=True)
         self._process: HandlerProcess | None = None
         slow = any(handler.is_async for handler in subscription.handlers)
@@ -114,17 +114,17 @@ class Isolated:
 class _Run:
     """One lease in one child. It ends with the child: whatever is called again is claimed anew before."""
 
-    def __init__(self, isolated: Isolated, process: HandlerProcess, work: Work) -> None:
-        self._isolated = isolated
+    def __init__(self, supervised: Supervised, process: HandlerProcess, work: Work) -> None:
+        self._supervised = supervised
         self._process = process
         self._work = work
-        self._policy = isolated.subscription.policy
+        self._policy = supervised.subscription.policy
         self._next = 0  # the place of the first event that was not sent
         self._sent: deque[tuple[int, int]] = deque()
         self._since: dict[int, tuple[int, float]] = {}  # slot -> (what is in it, since when)
         self._looked = time.monotonic()
         # Marks that stay if the report is lost: a success is one only where there is nothing else to report.
-        plain = not isolated.subscription.wants_context
+        plain = not supervised.subscription.wants_context
         self._kept = {Mark.UNTOUCHED, Mark.DONE} if plain else {Mark.UNTOUCHED}
         count = len(work.events)
         self._most = math.ceil(count / max(1, math.ceil(work.events.nbytes() / _CHUNK_BYTES)))
@@ -137,7 +137,7 @@ class _Run:
             if isinstance(answer, Report):
                 work.add(answer)
                 self._sent.popleft()
-                self._isolated.succeeded()
+                self._supervised.succeeded()
             elif isinstance(answer, Died):
                 return self._died(fingerprint.of_text("process_died", f"process_died: {answer}"))
             # Memory first: who runs out of it is late, too.
@@ -158,7 +158,7 @@ class _Run:
 
     def _size(self) -> int:
         """How many events to send next: equal shares of what is left."""
-        left, most = len(self._work.events) - self._next, self._isolated.chunk
+        left, most = len(self._work.events) - self._next, self._supervised.chunk
         if self._policy.concurrency > 1 and most >= _CHUNK:
             most = left  # every end of a chunk is a moment at which slots are idle
         share = math.ceil(left / math.ceil(left / min(most, self._most)))
@@ -176,7 +176,7 @@ class _Run:
             known, since = self._since.get(slot, (0, now))
             if not value or value != known:
                 self._since[slot] = (value, now)
-            elif now - since > self._isolated.limit_seconds:
+            elif now - since > self._supervised.limit_seconds:
                 late = failure_of(TimedOut(self._policy.timeout_seconds))
                 return (late, value - 1) if self._policy.batch is None else (late,)
         return None
@@ -193,7 +193,7 @@ class _Run:
         work = self._work
         work.deaths += 1
         first, last = self._sent[0] if self._sent else (0, 0)
-        self._isolated.died(last - first)
+        self._supervised.died(last - first)
         marks = work.marks
         running = [place for place in marks.running() if marks.events[place] in (Mark.UNTOUCHED, Mark.RUNNING)]
         for slot in range(len(marks.slots)):
@@ -208,7 +208,7 @@ class _Run:
         elif running:
             work.suspect(running, failure)
         else:
-            self._isolated.died_quietly(failure, progress=bool(work.outcomes().count(Mark.DONE)))
+            self._supervised.died_quietly(failure, progress=bool(work.outcomes().count(Mark.DONE)))
 
     def _take_back(self) -> None:
         """What was sent and not reported goes back; only what left no trace but its mark stays done."""

@@ -12,19 +12,19 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from penstock.core.limits import PROCESSES
 from penstock.core.observe import RunProgressed, everyone
 from penstock.declare.subscription import Subscription
 from penstock.engine.counters import NAMES
-from penstock.engine.foreground import Outcome, StopNotice, stopping_by_signal
+from penstock.engine.foreground import StopNotice, stopping_by_signal
 from penstock.engine.isolation.process import Died
 from penstock.engine.local.pool_process import Hello, Message, PoolProcess
+from penstock.engine.outcome import Outcome, PoolOutcome, check_processes
 from penstock.engine.run_row import running
-from penstock.errors import AWAY, HandlerUnreachable, InvalidInput, PenstockError, all_errors
+from penstock.errors import AWAY, HandlerUnreachable, PenstockError, all_errors
 from penstock.log.open import open_log
 
 _TICK = 0.2
@@ -32,24 +32,6 @@ _RESTART_SECONDS = (0.5, 30.0)  # the pause before a new process: it doubles fro
 _STEADY_SECONDS = 60.0  # a process that lived so long was not the cause of the last death
 _QUIET_DEATHS = 5  # deaths before the first report, in a row, before we stop trying
 logger = logging.getLogger("penstock")
-
-
-@dataclass(frozen=True, slots=True)
-class PoolOutcome(Outcome):
-    """What all processes did together; of one that was killed, what it had reported."""
-
-    member_deaths: int = 0
-
-    def line(self) -> str:
-        """All of it on one line."""
-        return f"{Outcome.line(self)} member_deaths={self.member_deaths:,}"
-
-
-def check_processes(count: Any) -> int:
-    """A number of processes that can be had."""
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PROCESSES:
-        raise InvalidInput(f"processes must be a whole number between 1 and {PROCESSES}, not {count!r}.")
-    return count
 
 
 def run_pool(

@@ -21,7 +21,7 @@ from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
 from penstock.core.observe import everyone
 from penstock.declare.groups import declare
 from penstock.declare.pipeline import Pipeline
-from penstock.declare.portable import Travelling, travelling
+from penstock.declare.portable import PortableSubscription, portable
 from penstock.declare.subscription import Subscription
 from penstock.engine.counters import NAMES
 from penstock.engine.heartbeat import Heartbeat
@@ -52,7 +52,7 @@ class _Group:
     """A group of handlers as the driver sees it."""
 
     subscription: Subscription
-    travelling: Travelling
+    portable: PortableSubscription
     key: str  # under which workers keep what they made of it
     past: Counter[str] = field(default_factory=Counter)
     running: dict[int, Counts] = field(default_factory=dict)  # by the slice's number
@@ -83,7 +83,7 @@ class SparkEngine(Engine):
         self._spark = spark
         self._context = spark.sparkContext
         self._url = secrets.hide(spark, url)
-        self._groups = [_Group(one, travelling(one), uuid.uuid4().hex) for one in subscriptions]
+        self._groups = [_Group(one, portable(one), uuid.uuid4().hex) for one in subscriptions]
         self._heartbeat = Heartbeat()
         self._pipelines = [self._worker(one, url) for one in pipelines]
         self._numbers = itertools.count(1)
@@ -191,9 +191,9 @@ class SparkEngine(Engine):
         scarce = len(self._groups) + len(self._pipelines) > self._slots()
         seconds, patience = (_SHORT, _PATIENCE) if scarce else (_LONG, _LONG)
         line = self._switchboard.line
-        return time_slice.Ticket(number, group.key, self._url, group.travelling, seconds, patience, line)
+        return time_slice.Ticket(number, group.key, self._url, group.portable, seconds, patience, line)
 
-    def _run(self, group: _Group, ticket: time_slice.Ticket) -> time_slice.Report | None:
+    def _run(self, group: _Group, ticket: time_slice.Ticket) -> time_slice.SliceReport | None:
         """One slice as a job of one task; None if the job failed, whoever did it."""
         self._context.setJobDescription(f"{group.subscription.name}: slice {ticket.number}")
         try:
@@ -203,10 +203,10 @@ class SparkEngine(Engine):
                 raise SparkLost(f"Spark has ended: {first_line(error)}.") from error
             logger.warning("%s: a slice was lost: %s", group.subscription.name, first_line(error))
             return None
-        assert isinstance(report, time_slice.Report)
+        assert isinstance(report, time_slice.SliceReport)
         return report
 
-    def _plan(self, group: _Group, report: time_slice.Report | None) -> None:
+    def _plan(self, group: _Group, report: time_slice.SliceReport | None) -> None:
         """When the group may have its next slice."""
         group.pause = 0.0 if report is not None else min(max(_AGAIN[0], 2 * group.pause), _AGAIN[1])
         idle = None if report is None else report.idle

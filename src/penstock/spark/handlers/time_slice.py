@@ -19,7 +19,7 @@ from pathlib import Path
 
 from penstock.core.lease import Idle
 from penstock.core.observe import Observers, everyone
-from penstock.declare.portable import Travelling
+from penstock.declare.portable import PortableSubscription
 from penstock.engine.counters import Counters
 from penstock.engine.failure_log import FailureLog
 from penstock.engine.heartbeat import Heartbeat
@@ -42,14 +42,14 @@ class Ticket:
     number: int
     key: str  # the same for all slices of a group in one run
     url: str  # without a password
-    subscription: Travelling
+    subscription: PortableSubscription
     seconds: float
     patience: float  # seconds without work after which the slot is given back
     line: Line
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SliceReport:
     """What a slice did, and why it ended if it was not time."""
 
     counts: Counts
@@ -57,13 +57,13 @@ class Report:
     error: tuple[str, str] | None = None  # code and message of what no other slice would do better
 
 
-def work(tickets: Iterable[Ticket]) -> Iterator[Report]:
+def work(tickets: Iterable[Ticket]) -> Iterator[SliceReport]:
     """The body of a Spark task."""
     for ticket in tickets:
         yield run_slice(ticket)
 
 
-def run_slice(ticket: Ticket) -> Report:
+def run_slice(ticket: Ticket) -> SliceReport:
     """Work for a group until the time is over, there is nothing to do, or the driver says stop."""
     counters = Counters()
     try:
@@ -77,11 +77,11 @@ def run_slice(ticket: Ticket) -> Report:
             kept.worker.work()
     except PenstockError as error:
         _forget(ticket)
-        return Report(counters.snapshot(), error=(error.code, error.message))
+        return SliceReport(counters.snapshot(), error=(error.code, error.message))
     except BaseException:
         _forget(ticket)
         raise
-    return Report(counters.snapshot(), kept.worker.idle)
+    return SliceReport(counters.snapshot(), kept.worker.idle)
 
 
 class _Ending:

@@ -15,7 +15,7 @@ from typing import Any
 from penstock.core.lease import Failure, LeaseRow
 from penstock.core.limits import PIPELINE_JOBS
 from penstock.spark.arrow import parts
-from penstock.spark.pipelines.spark_jobs import JobFailed
+from penstock.spark.pipelines.spark_jobs import SparkJobFailed
 
 _PARTITIONS = 8  # of the DataFrame of a piece: the one that fails names the next piece
 _CUTS = 4  # pieces, when nobody knows where it failed
@@ -71,7 +71,7 @@ def isolate(
     try:
         worked.add(job(row, pieces, 1 if row.members == 1 else 0))
         return worked
-    except JobFailed as error:
+    except SparkJobFailed as error:
         worked.members = members = members_of(row)
         if error.away or stopped():
             worked.rest, worked.away = 0, error.failure if error.away else None
@@ -88,7 +88,7 @@ def isolate(
         pieces = list(_partitions(row, members, first, last))
         try:
             worked.add(job(piece, pieces, 1 if last - first == 1 else 0))
-        except JobFailed as error:
+        except SparkJobFailed as error:
             if error.away or stopped():
                 waiting.append((first, last))
                 worked.away = error.failure if error.away else None

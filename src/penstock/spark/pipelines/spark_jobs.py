@@ -1,4 +1,4 @@
-"""Jobs that end with their first failure: Spark would try a poisonous task again and again before it says so."""
+"""SparkJobs that end with their first failure: Spark would try a poisonous task again and again before it says so."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TASKS = 10_000  # of a stage that are looked through for the one that failed
 _numbers = itertools.count(1)
 
 
-class JobFailed(Exception):
+class SparkJobFailed(Exception):
     """A job came to nothing."""
 
     def __init__(self, failure: Failure, partition: int | None = None) -> None:
@@ -33,7 +33,7 @@ class JobFailed(Exception):
         return self.failure.code in AWAY
 
 
-class Jobs:
+class SparkJobs:
     """Runs the jobs of one pipeline, one after the other."""
 
     def __init__(self, spark: Any, name: str) -> None:
@@ -42,7 +42,7 @@ class Jobs:
         self._group: str | None = None
 
     def run(self, work: Callable[[], T], *, pieces: int, tolerated: int = 0) -> T:
-        """Run whatever jobs `work` starts; `JobFailed` when more tasks than tolerated have failed.
+        """Run whatever jobs `work` starts; `SparkJobFailed` when more tasks than tolerated have failed.
 
         `pieces` is the number of partitions of what it reads.
         """
@@ -56,7 +56,7 @@ class Jobs:
         except Exception as error:
             if has_ended(self._context):
                 raise SparkLost(f"Spark has ended: {failure_of(error).message}.") from error
-            raise JobFailed(lookout.failure or failure_of(error), lookout.partition) from error
+            raise SparkJobFailed(lookout.failure or failure_of(error), lookout.partition) from error
         finally:
             self._group = None
 

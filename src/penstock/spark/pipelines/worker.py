@@ -20,7 +20,7 @@ from penstock.core.signals import Unavailable
 from penstock.declare.pipeline import Pipeline, declare_pipeline
 from penstock.engine.counters import Counters
 from penstock.engine.heartbeat import Heartbeat
-from penstock.engine.idle import Waiting
+from penstock.engine.idle import IdlePoll
 from penstock.engine.outage import patiently
 from penstock.errors import AWAY, InvalidPipeline, LeaseLost, OrderedGroup, PenstockError, StoreUnavailable
 from penstock.log.lease import Lease
@@ -32,7 +32,7 @@ from penstock.spark.pipelines.failures import ERROR, check_result, failures, suc
 from penstock.spark.pipelines.frames import COLUMNS, UNREAD, empty_frame, frame, used_columns
 from penstock.spark.pipelines.sinks.base import Aside, SinkWriter
 from penstock.spark.pipelines.sinks.choose import writer_for
-from penstock.spark.pipelines.spark_jobs import JobFailed, Jobs
+from penstock.spark.pipelines.spark_jobs import SparkJobFailed, SparkJobs
 from penstock.spark.secrets import hide
 from penstock.spark.session import check_classic, check_master
 
@@ -65,7 +65,7 @@ class PipelineWorker:
         self._url = hide(spark, log.store.url or url)  # SQLite's path is absolute there
         self._claimed_by = claimed_by
         self._heartbeat = heartbeat
-        self._jobs = Jobs(spark, pipeline.name)
+        self._jobs = SparkJobs(spark, pipeline.name)
         self._sink: SinkWriter = writer_for(log, self._url, pipeline.sink)
         self._names: list[str] | None = None  # of the result's columns
         self._columns: Sequence[str] = COLUMNS  # of the events that are read
@@ -120,7 +120,7 @@ class PipelineWorker:
         """Claim, run and settle until stopped."""
         if self._names is None:
             self.start()
-        waiting = Waiting(self.log, self._stopping)
+        waiting = IdlePoll(self.log, self._stopping)
         try:
             while not self._stopping.is_set():
                 self._tidy()
@@ -205,7 +205,7 @@ class PipelineWorker:
 
         try:
             return self._jobs.run(work, pieces=len(pieces), tolerated=tolerated)
-        except JobFailed as error:
+        except SparkJobFailed as error:
             if UNREAD not in error.failure.message or self._columns == COLUMNS:
                 raise
             logger.warning("%s: %s; from here on all columns are read", self.pipeline.name, error.failure.message)

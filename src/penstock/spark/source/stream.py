@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from penstock.core.lease import LeaseRow
 from penstock.core.limits import READER_WAIT_SECONDS
-from penstock.engine.idle import Waiting
+from penstock.engine.idle import IdlePoll
 from penstock.errors import ClaimLost, OrderedGroup, UnknownReader
 from penstock.log.log import Log
 from penstock.log.readers import ReaderClaims
@@ -80,7 +80,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reader, done = _read_offset(start)
         claims = self._claims()
         self._check_lost(reader, claims.settle_upto(reader, done))
-        waiting = Waiting(self._log(), threading.Event())
+        waiting = IdlePoll(self._log(), threading.Event())
         deadline = time.monotonic() + READER_WAIT_SECONDS
         while True:
             found = claims.next(reader, after=done, limit=self._rows(limit), upto=self._upto)

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from penstock.core import limits
 from penstock.core.delivery import Reason, State
-from penstock.core.lease import Outcome
+from penstock.core.lease import LeaseOutcome
 from penstock.testing.model.state import GroupState, ModelEvent, ModelLease, ModelReturned, ModelRow
 
 
@@ -105,7 +105,7 @@ class Claiming(GroupState):
             self.cursors[lane] = high
         lease = self._open(lane, True, low, high, members, attempts + 1, replay, claimed_by)
         if not members:
-            lease.outcome = Outcome.SETTLED
+            lease.outcome = LeaseOutcome.SETTLED
         return lease
 
     def _held(self, event: ModelEvent, closed: Mapping[str | None, int]) -> Reason | None:

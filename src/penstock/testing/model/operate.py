@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from penstock.core.delivery import Reason, State
-from penstock.core.lease import Outcome
+from penstock.core.lease import LeaseOutcome
 from penstock.core.lifecycle import require
 from penstock.errors import IllegalTransition, InFlight
 from penstock.testing.model.settle import Settling
@@ -20,7 +20,7 @@ class GroupModel(Settling):
     def rewind(self, target: int) -> None:
         """End all leases, forget the rows above the target, and put everything above it back."""
         for lease in self.open_leases():
-            self._give_back(lease, Outcome.REWOUND)
+            self._give_back(lease, LeaseOutcome.REWOUND)
         self.rewinds += 1
         self.rows = {offset: row for offset, row in self.rows.items() if offset <= target}
         self.done = {offset: attempts for offset, attempts in self.done.items() if offset <= target}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from penstock.core.delivery import Reason, State
-from penstock.core.lease import Outcome, alone, cut, part_after, split_released, suspect_parts
+from penstock.core.lease import LeaseOutcome, alone, cut, part_after, split_released, suspect_parts
 from penstock.core.lifecycle import next_attempt
 from penstock.core.ordering import held_back
 from penstock.errors import LeaseLost
@@ -67,7 +67,7 @@ class Settling(Claiming):
         if tail:
             due = self.now + timedelta(seconds=due_after_seconds)
             self.returned.append(ModelReturned(lease.lane, upto, lease.high, lease.attempts, due, lease.replay))
-        lease.outcome = Outcome.SETTLED
+        lease.outcome = LeaseOutcome.SETTLED
         return counts[0], counts[1], counts[2], counts[3] + tail
 
     def _next_attempt(self, offset: int) -> datetime | None:
@@ -130,9 +130,9 @@ class Settling(Claiming):
 
     def release(self, lease_id: int) -> None:
         """Everything goes back, unblamed and due at once."""
-        self._give_back(self.holder(lease_id), Outcome.RELEASED)
+        self._give_back(self.holder(lease_id), LeaseOutcome.RELEASED)
 
-    def _give_back(self, lease: ModelLease, outcome: Outcome) -> None:
+    def _give_back(self, lease: ModelLease, outcome: LeaseOutcome) -> None:
         if lease.is_range:
             self.returned.append(
                 ModelReturned(lease.lane, lease.low, lease.high, lease.attempts, self.now, lease.replay)
@@ -159,5 +159,5 @@ class Settling(Claiming):
             else:
                 for offset, part in suspect_parts(lease.id, lease.members).items():
                     self._put(lease, offset, State.PENDING, 0, self.now, Reason.SUSPECT, part)
-            lease.outcome = Outcome.EXPIRED
+            lease.outcome = LeaseOutcome.EXPIRED
         return len(expired)

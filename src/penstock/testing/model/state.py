@@ -10,7 +10,7 @@ from penstock.core import limits
 from penstock.core.binding import matches
 from penstock.core.delivery import Reason, State
 from penstock.core.lanes import bucket_of, lane_of
-from penstock.core.lease import Outcome
+from penstock.core.lease import LeaseOutcome
 from penstock.core.retry import Retry
 
 
@@ -61,7 +61,7 @@ class ModelLease:
     replay: int
     claimed_by: str
     expires_at: datetime
-    outcome: Outcome | None = None
+    outcome: LeaseOutcome | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,31 @@
+"""What a batch handler gets beside its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from penstock.core.batch import Event, Events
+from penstock.engine.handlers.context import Context
+from penstock.errors import InvalidInput
+
+
+class BatchContext:
+    """What a batch handler gets beside its events: a `Context` for each of them."""
+
+    __slots__ = ("_events", "_indexes", "_make", "made", "token")
+
+    def __init__(self, events: Events, indexes: Sequence[int], token: int, make: Callable[[Event], Context]) -> None:
+        self._events = events
+        self._indexes = frozenset(indexes)
+        self._make = make
+        self.token = token  # a number that grows with every claim: fence other systems with it
+        self.made: dict[int, Context] = {}  # by index, for those that were asked for
+
+    def of(self, event: Event) -> Context:
+        """The context of one event of this call: its effects commit if, and only if, this event succeeds."""
+        if not isinstance(event, Event) or event._of is not self._events or event._index not in self._indexes:
+            raise InvalidInput("ctx.of(event) takes an event of this call.")
+        index = event._index
+        if index not in self.made:
+            self.made[index] = self._make(event)
+        return self.made[index]

@@ -1,0 +1,44 @@
+"""What a run did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.core.limits import PROCESSES
+from penstock.engine.counters import total
+from penstock.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did: the counters of every group, and the groups that ended paused, with the reason."""
+
+    groups: Mapping[str, Mapping[str, int]]
+    paused: Mapping[str, str]
+    seconds: float = 0.0
+
+    def line(self) -> str:
+        """All of it on one line."""
+        counts = " ".join(f"{name}={count:,}" for name, count in total(self.groups.values()).items())
+        paused = "".join(f" paused={name} ({why})" for name, why in self.paused.items())
+        return f"stopped after {self.seconds:.1f} s: groups={len(self.groups)} {counts}{paused}"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOutcome(Outcome):
+    """What all processes did together; of one that was killed, what it had reported."""
+
+    member_deaths: int = 0
+
+    def line(self) -> str:
+        """All of it on one line."""
+        return f"{Outcome.line(self)} member_deaths={self.member_deaths:,}"
+
+
+def check_processes(count: Any) -> int:
+    """A number of processes that can be had."""
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PROCESSES:
+        raise InvalidInput(f"processes must be a whole number between 1 and {PROCESSES}, not {count!r}.")
+    return count

@@ -1,0 +1,128 @@
+"""The house is in order: strings name modules that exist, and nothing is loaded before it is needed."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import check_house
+
+SOURCE = Path(__file__).parents[1] / "src"
+ROOMS = "app|cli|core|declare|engine|errors|log|sinks|spark|stores|testing"
+NAMED = re.compile(rf"\bpenstock\.(?:{ROOMS})(?:\.[a-z_0-9]+)+")
+HEAVY = {"pyspark", "pandas", "pyarrow", "psycopg", "psycopg_pool", "sqlalchemy", "django", "adbc_driver_postgresql"}
+
+
+def named_in_strings() -> dict[str, str]:
+    """Dotted paths into penstock that stand in strings, and where."""
+    found = {}
+    for path in SOURCE.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                found |= {name: f"{path}:{node.lineno}" for name in NAMED.findall(node.value)}
+    return found
+
+
+def resolves(name: str) -> bool:
+    """Whether it is a module, or an attribute of one."""
+    try:
+        if importlib.util.find_spec(name) is not None:
+            return True
+    except ModuleNotFoundError:
+        pass
+    module, _, attribute = name.rpartition(".")
+    return hasattr(importlib.import_module(module), attribute)
+
+
+def test_every_module_that_a_string_names_exists() -> None:
+    found = named_in_strings()
+    assert {
+        "penstock.engine.local.pool_main",
+        "penstock.engine.isolation.child",
+        "penstock.spark.daemon",
+    } <= found.keys()
+    wrong = {where: name for name, where in found.items() if not resolves(name)}
+    assert not wrong
+
+
+def test_what_the_daemon_of_spark_loads_beforehand_exists() -> None:
+    """It ignores what cannot be imported, because an extra may be missing; ours never is."""
+    from penstock.spark.daemon import OURS
+
+    assert all(importlib.util.find_spec(name) is not None for name in OURS)
+
+
+def test_commands_and_clauses_are_loaded_by_names_that_exist() -> None:
+    from penstock.cli.app import FAMILIES
+    from penstock.testing.clauses.registry import PAGES
+
+    names = [f"penstock.cli.{one}" for one in FAMILIES] + [f"penstock.testing.clauses.{one}" for one in PAGES]
+    assert all(importlib.util.find_spec(name) is not None for name in names)
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after this code."""
+    script = f"{code}\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_importing_the_package_loads_no_driver_no_spark_and_no_command_line() -> None:
+    loaded = loaded_by("import penstock")
+    assert not loaded & (HEAVY | {"typer", "rich", "sqlite3", "asyncio", "multiprocessing", "subprocess"})
+    assert not any(name.startswith(("penstock.cli", "penstock.testing", "penstock.spark.")) for name in loaded)
+
+
+def test_help_loads_neither_an_engine_nor_a_database() -> None:
+    code = "from penstock.cli.app import run\nimport contextlib, io\nwith contextlib.redirect_stdout(io.StringIO()): run(['--help'])"
+    loaded = loaded_by(code)
+    assert not loaded & (HEAVY | {"sqlite3", "asyncio", "multiprocessing"})
+    rooms = (
+        "penstock.engine.local",
+        "penstock.engine.isolation",
+        "penstock.spark.",
+        "penstock.testing.",
+        "penstock.stores.",
+    )
+    assert not any(name.startswith(rooms) for name in loaded - {"penstock.stores.base", "penstock.stores.clock"})
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(check_house, "SOURCE", tmp_path)
+    return tmp_path
+
+
+def test_ten_lines_that_stand_twice_are_found(house: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "\n".join(f"x{number} = {number}" for number in range(12))
+    (house / "one.py").write_text(f"first = 1\n{said}\n")
+    assert check_house.main() == 0
+    (house / "two.py").write_text(f"def f():\n    {said}\n")
+    assert check_house.main() == 1 and "one.py:2" in capsys.readouterr().out
+    (house / "two.py").unlink()
+    for dialect in check_house.DIALECTS:
+        (house / dialect).mkdir()
+        (house / dialect / "claim.sql").write_text(said.replace("=", "+"))
+    assert check_house.main() == 0, "two dialects of one statement"
+
+
+def test_a_long_module_is_found(house: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (house / "long.py").write_text("".join(f"x{number} = {number}\n" for number in range(401)))
+    for number in range(2):
+        (house / f"short{number}.py").write_text("")
+    assert check_house.main() == 1 and "401 lines" in capsys.readouterr().out

@@ -20,8 +20,7 @@ from penstock.cli.run_display import Display
 from penstock.cli.session import Session
 from penstock.core.limits import PROCESSES
 from penstock.declare.load import load_object
-from penstock.engine.local.pool import PoolOutcome
-from penstock.engine.outcome import Outcome
+from penstock.engine.outcome import Outcome, PoolOutcome
 from penstock.errors import InvalidInput
 from penstock.log.open import open_log
 

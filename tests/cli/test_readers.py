@@ -1,7 +1,7 @@
 """`penstock readers` and `penstock release`, over a reader whose query is gone."""
 
 import penstock as library
-from penstock.log.readers import ReaderClaims
+from penstock.log.reader_claims import ReaderClaims
 from tests.cli.conftest import Command
 
 

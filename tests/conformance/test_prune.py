@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.core import limits
 from penstock.log import tally
-from penstock.log.run_rows import NewRun
+from penstock.log.runs import NewRun
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import drain, orders, raw, states
 from tests.conformance.test_stats import check

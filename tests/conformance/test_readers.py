@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock.core import limits
 from penstock.core.lease import Idle
-from penstock.log.readers import ReaderClaims
+from penstock.log.reader_claims import ReaderClaims
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
 from tests.conformance.helpers import drain, orders, raw, states
 from tests.support.logs import MakeLog

@@ -15,7 +15,7 @@ from penstock.core import limits
 from penstock.engine.foreground import run_local
 from penstock.engine.local.engine import LocalEngine
 from penstock.engine.outcome import Outcome
-from penstock.log.run_rows import NewRun
+from penstock.log.runs import NewRun
 from penstock.testing import VirtualClock
 from tests.conformance.helpers import raw
 from tests.engine.driving import PATIENCE, subscription

@@ -17,8 +17,8 @@ from penstock.cli.session import Session
 from penstock.cli.times import parse_position
 from penstock.core import limits
 from penstock.core.event import check_name
+from penstock.core.group import Group as StoredGroup
 from penstock.core.retry import Retry
-from penstock.log.groups import Group as StoredGroup
 
 _POSITION = "POSITION"
 _POSITION_HELP = "beginning, end, an offset, or a time (-1h, 2026-07-01T12:00Z)"

@@ -12,7 +12,7 @@ from penstock.cli import output
 from penstock.cli.arguments import By, DryRun, Group, Stream, Yes
 from penstock.cli.command import LOOK, OPERATE, command, root
 from penstock.cli.session import Session
-from penstock.log.reader_claims import Reader
+from penstock.log.readers import Reader
 
 
 @command(root, "readers", panel=LOOK, example="penstock readers orders lake")

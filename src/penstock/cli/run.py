@@ -20,6 +20,7 @@ from penstock.cli.run_display import Display
 from penstock.cli.session import Session
 from penstock.core.limits import PROCESSES
 from penstock.declare.load import load_object
+from penstock.engine.drain import Served
 from penstock.engine.outcome import Outcome, PoolOutcome
 from penstock.errors import InvalidInput
 from penstock.log.open import open_log
@@ -76,7 +77,7 @@ def _run(
 ) -> Outcome:
     app: App = load_object(reference, App)
     app.url = session.named_url or app.url  # and $PENSTOCK_URL where neither says anything, as everywhere
-    served = [*app.chosen(groups), *app.chosen_pipelines(groups)]
+    served: list[Served] = [*app.chosen(groups), *app.chosen_pipelines(groups)]
     with open_log(app.url) as log, Display(session.progress_wanted(), log, served):
         return app.run(engine, master=master, groups=groups, until_drained=until_drained, processes=processes)
 

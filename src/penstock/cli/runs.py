@@ -13,7 +13,7 @@ from penstock.cli.arguments import By
 from penstock.cli.command import LOOK, OPERATE, command, root
 from penstock.cli.failures import Usage
 from penstock.cli.session import Session
-from penstock.log.run_rows import RunInfo
+from penstock.log.runs import RunInfo
 
 
 @command(root, "runs", panel=LOOK, example="penstock runs")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.core.group import Group
 from penstock.declare.subscription import Subscription
-from penstock.log.groups import Group
 from penstock.log.log import Log
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from penstock.core import limits
 from penstock.core.binding import check_patterns
 from penstock.core.event import check_name
+from penstock.core.group import Group
 from penstock.core.retry import Retry
 from penstock.declare.subscription import Function
 from penstock.errors import InvalidInput, InvalidPipeline
-from penstock.log.groups import Group
 from penstock.log.log import Log
 
 

@@ -14,7 +14,7 @@ from penstock.core import limits
 from penstock.core.observe import RunBegan, RunEnded, everyone
 from penstock.errors import AWAY, PenstockError
 from penstock.log.log import Log
-from penstock.log.run_rows import NewRun
+from penstock.log.runs import NewRun
 
 logger = logging.getLogger("penstock")
 _END_TRIES = 3

@@ -27,7 +27,7 @@ from penstock.core.limits import READER_WAIT_SECONDS
 from penstock.engine.idle import IdlePoll
 from penstock.errors import ClaimLost, OrderedGroup, UnknownReader
 from penstock.log.log import Log
-from penstock.log.readers import ReaderClaims
+from penstock.log.reader_claims import ReaderClaims
 from penstock.spark import arrow, machine
 from penstock.spark.logs import log_at
 from penstock.spark.source import stream_options

@@ -17,8 +17,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from penstock.errors import InvalidInput, InvalidOption, PenstockError
-from penstock.log.staged import Staged
-from penstock.log.staging import Staging
+from penstock.log.staging import Staged, Staging
 from penstock.spark import machine, rows
 from penstock.spark.logs import log_at
 from penstock.spark.source.options import WriteOptions

@@ -55,7 +55,7 @@ class PostgresStore:
     claims_at_once = True
     has_standbys = True
     errors_abort = True
-    large_reads_need = ("pyarrow",)
+    large_reads_need: tuple[str, ...] = ("pyarrow",)
 
     def __init__(
         self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None, pool_size: int = 8

@@ -207,7 +207,7 @@ class SqliteStore:
     claims_at_once = False
     has_standbys = False
     errors_abort = False
-    large_reads_need = ()
+    large_reads_need: tuple[str, ...] = ()
 
     def __init__(self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None) -> None:
         self.path = path_of(url)

@@ -8,11 +8,10 @@ from typing import Any
 
 from penstock.core.lease import LeaseRow
 from penstock.errors import InvalidInput, InvalidPipeline
-from penstock.log import staged
+from penstock.log import staging
 from penstock.log.log import Log
 from penstock.log.pipelines import WRITER, PipelineStore
-from penstock.log.staged import Staged
-from penstock.log.staging import Staging
+from penstock.log.staging import Staged, Staging
 from penstock.sinks import Stream
 from penstock.spark.logs import log_at
 from penstock.spark.pipelines.sinks.base import Aside, Move, put_aside
@@ -55,7 +54,7 @@ class StreamWriter:
 
     def move(self, row: LeaseRow, aside: Sequence[Aside]) -> Move | None:
         named = [Staged(uuid.UUID(one.name), one.rows) for one in aside]
-        return (lambda tx: staged.append(tx, named)) if named else None
+        return (lambda tx: staging.append(tx, named)) if named else None
 
     def finish(self) -> None:
         """Nothing is left to do after the settle."""

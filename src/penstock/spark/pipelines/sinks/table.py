@@ -14,7 +14,7 @@ from penstock.errors import InvalidPayload, InvalidPipeline
 from penstock.log import pipelines
 from penstock.log.log import Log
 from penstock.log.pipelines import PipelineStore, StagedRow
-from penstock.log.staged import Staged
+from penstock.log.staging import Staged
 from penstock.sinks import Table
 from penstock.spark.logs import log_at
 from penstock.spark.pipelines.sinks.base import Aside, Move, put_aside

@@ -160,6 +160,9 @@ class Store(Protocol):
     def warm(self) -> None:
         """Load what large reads need, so that the first of them need not."""
 
+    def in_own_words(self, sql: str) -> str:
+        """A statement that names tables as `penstock.events`, as this database knows them."""
+
     def exists(self) -> bool:
         """Whether there is a database to connect to; a file is not created by asking."""
 

@@ -89,7 +89,7 @@ def demo(
 def _tell(session: Session, engine: str, count: int, console: Console, directory: Path) -> _Told:
     began = time.monotonic()
     url = session.named_url or f"sqlite:///{directory / 'shop.db'}"
-    with penstock.open(url) as log, _engine(engine, directory) as runner, database.connect(log, url) as shop:
+    with penstock.open(url) as log, _engine(engine, directory) as runner, database.connect(log) as shop:
         stream = _free_name(log)
         story = Story(log, shop, runner, console, stream=stream, count=count, watched=session.progress_wanted())
         story.begin(kept=session.named_url is not None)

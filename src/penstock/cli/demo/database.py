@@ -9,7 +9,6 @@ from typing import Any
 
 from penstock.cli.demo.orders import Order
 from penstock.log.log import Log
-from penstock.stores import blocks
 
 _TABLES = (
     """create table if not exists demo_orders
@@ -53,26 +52,20 @@ class Database:
 
 
 @contextmanager
-def connect(log: Log, url: str) -> Iterator[Database]:
+def connect(log: Log) -> Iterator[Database]:
     """The application's connection, with its tables made."""
-    connection, translate = _sqlite(log.store.url) if log.store.kind == "sqlite" else _postgres(log)
+    connection: Any
+    if log.store.kind == "sqlite":
+        path = log.store.url.removeprefix("sqlite:///")
+        connection, mark = sqlite3.connect(path, isolation_level=None, timeout=30), "?"
+    else:
+        import psycopg
+
+        connection, mark = psycopg.connect(log.store.url, autocommit=True), "%s"
     try:
-        database = Database(connection, translate)
+        database = Database(connection, lambda sql: log.store.in_own_words(sql).replace("?", mark))
         for table in _TABLES:
             database.execute(table)
         yield database
     finally:
         connection.close()
-
-
-def _sqlite(url: str) -> tuple[Any, Callable[[str], str]]:
-    connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
-    return connection, lambda sql: sql.replace("penstock.", "penstock_")
-
-
-def _postgres(log: Log) -> tuple[Any, Callable[[str], str]]:
-    import psycopg
-
-    connection = psycopg.connect(log.store.url, autocommit=True)
-    schema = getattr(log.store, "schema", "penstock")
-    return connection, lambda sql: blocks.in_schema(sql, schema).replace("?", "%s")

@@ -304,6 +304,9 @@ class PostgresStore:
         if arrow.available():
             arrow.load()
 
+    def in_own_words(self, sql: str) -> str:
+        return blocks.in_schema(sql, self.schema)
+
     def exists(self) -> bool:
         return True  # connecting says more
 

@@ -342,6 +342,9 @@ class SqliteStore:
     def warm(self) -> None:
         """Nothing has to be loaded."""
 
+    def in_own_words(self, sql: str) -> str:
+        return sql.replace("penstock.", "penstock_")
+
     def exists(self) -> bool:
         return os.path.exists(self.path)
 

@@ -34,7 +34,13 @@ class Selection:
 
     def detail(self) -> dict[str, object]:
         """What the audit says about it."""
-        return {name: str(value) for name, value in self.params().items() if value is not None}
+        given = {name: value for name, value in self.params().items() if value is not None}
+        if self.event_ids is not None:
+            given["event_ids"] = [str(one) for one in self.event_ids]
+        for name in ("since", "until"):
+            if name in given:
+                given[name] = getattr(self, name).isoformat()
+        return given
 
     def or_all(self, all: bool) -> Selection:
         """Itself; `FilterNeeded` if it selects everything and nobody said so."""

@@ -13,8 +13,7 @@ select g.*, (select coalesce(json_agg(json_build_object(
        c.opened_at as circuit_opened_at, c.delay_seconds, c.probe_at, c.last_error, c.error_code, c.probe,
        (select l.expires_at from penstock.leases l where l.id = c.probe and l.outcome is null) as probe_expires_at
   from penstock.groups g left join penstock.circuits c on c.group_id = g.group_id
- where (%(stream)s::text is null or g.stream = %(stream)s)
-   and (%(group_name)s::text is null or g.group_name = %(group_name)s)
+ where {{of_group(g.)}}
    and (%(lease)s::bigint is null or g.group_id = (select group_id from penstock.leases where id = %(lease)s))
  order by g.stream, g.group_name;
 
@@ -69,7 +68,7 @@ select "offset", created_at from penstock.events
 -- The first event of a short stretch created at a time or later.
 select min("offset") as "offset" from (
   select "offset" from penstock.events
-   where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s and created_at >= %(at)s offset 0) later;
+   where {{in_range()}} and created_at >= %(at)s offset 0) later;
 
 -- name: audit.add
 insert into penstock.audit (at, by, action, stream, group_name, count, detail)

@@ -6,12 +6,10 @@ select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.
   from penstock.delivery v join penstock.events e on e."offset" = v."offset"
  where v.group_id = %(group_id)s and v."offset" > %(after)s and v."offset" <= %(upto)s
    and (%(state)s::text is null or v.state = %(state)s)
-   and (%(event_ids)s::uuid[] is null or v."offset" = any(array(
-         select n."offset" from penstock.events n where n.event_id = any(%(event_ids)s::uuid[]))))
-   and (%(event_type)s::text is null or v.event_type = %(event_type)s)
-   and (%(error)s::text is null or v.error_code = %(error)s or position(%(error)s in v.last_error) > 0)
-   and (%(since)s::timestamptz is null or e.created_at >= %(since)s::timestamptz)
-   and (%(until)s::timestamptz is null or e.created_at < %(until)s::timestamptz)
+   and {{of_ids}}
+   and {{of_type(v.)}}
+   and {{of_error(v.)}}
+   and {{created_between(e.)}}
  order by v."offset" limit %(limit)s;
 
 -- name: inspect.next
@@ -51,7 +49,7 @@ select h.attempt, h.failures, h.replays, h.outcome, h.error, h.error_code, h.cla
  order by h.at, h.lease nulls last, h.step, h.line;
 
 -- name: inspect.event
-select "offset", event_id, event_type, coalesce(bucket, mod("offset", 256))::int as bucket from penstock.events
+select "offset", event_id, event_type, {{bucket()}}::int as bucket from penstock.events
  where stream = %(stream)s and (event_id = %(event_id)s::uuid or "offset" = %(offset)s::bigint);
 
 -- name: inspect.streams
@@ -141,14 +139,14 @@ select g.group_id, (l.number - 1)::int as lane, coalesce(c.high, l.start) as cur
   left join lateral (select high, total from penstock.leases
                       where group_id = g.group_id and lanes = g.lanes and lane = l.number - 1 and fresh
                       order by high desc limit 1) c on true
- where (%(stream)s::text is null or g.stream = %(stream)s) and (%(group_name)s::text is null or g.group_name = %(group_name)s)
+ where {{of_group(g.)}}
  order by g.group_id, lane;
 
 -- name: stats.rows
 -- Exception rows by state, split at the cursor of their lane; the first of each kind.
 with lanes as materialized (
   select group_id, lane, lanes, cursor from penstock.lane
-   where (%(stream)s::text is null or stream = %(stream)s) and (%(group_name)s::text is null or group_name = %(group_name)s)
+   where {{of_group()}}
 )
 select d.group_id, d.state, d."offset" > l.cursor as ahead, count(*) as rows, min(d."offset") as first
   from lanes l join penstock.deliveries d on d.group_id = l.group_id and d.bucket * l.lanes / 256 = l.lane
@@ -173,7 +171,7 @@ select g.group_id, coalesce(r.members, 0) as returned, o.members as open, o.leas
                        where group_id = g.group_id and lanes = g.lanes and lane = s.lane
                        order by id desc limit %(looked)s) l
                where ended_at > %(now)s::timestamptz - interval '60 seconds') lane) n
- where (%(stream)s::text is null or g.stream = %(stream)s) and (%(group_name)s::text is null or g.group_name = %(group_name)s);
+ where {{of_group(g.)}};
 
 -- name: stats.created
 select "offset", created_at from penstock.events where "offset" = any(%(offsets)s::bigint[]);
@@ -184,10 +182,9 @@ select group_id, min(created_at) as created_at from (
   select r.group_id, (
          select e.created_at from penstock.events e
           where e.stream = g.stream and e."offset" > r.low and e."offset" <= r.high
-            and coalesce(e.bucket, mod(e."offset", 256)) * r.lanes / 256 = r.lane
-            and (b.type_regex is null or e.event_type ~ b.type_regex)
-            and (b.headers is null or e.headers @> b.headers)
-            and not exists (select 1 from penstock.deliveries d where d.group_id = r.group_id and d."offset" = e."offset")
+            and {{in_lane(e., r.)}}
+            and {{bound(e.)}}
+            and not {{has_row(r.group_id, e.)}}
           order by e."offset" limit 1) as created_at
     from (select distinct on (group_id, lanes, lane) * from penstock.returned
            where group_id = any(%(ids)s::int[]) and members > 0 order by group_id, lanes, lane, low) r
@@ -197,9 +194,8 @@ select group_id, min(created_at) as created_at from (
   select l.group_id, (
          select e.created_at from penstock.events e
           where e.stream = g.stream and e."offset" > l.low and e."offset" <= l.high
-            and coalesce(e.bucket, mod(e."offset", 256)) * l.lanes / 256 = l.lane
-            and (b.type_regex is null or e.event_type ~ b.type_regex)
-            and (b.headers is null or e.headers @> b.headers) and e."offset" <> all (l.holes)
+            and {{in_lane(e., l.)}}
+            and {{bound(e.)}} and e."offset" <> all (l.holes)
           order by e."offset" limit 1)
     from unnest(%(ids)s::int[]) as i(group_id)
    cross join lateral (select * from penstock.open_lease o where o.group_id = i.group_id and o.offsets is null offset 0) l
@@ -211,14 +207,13 @@ select group_id, min(created_at) as created_at from (
 -- The first event a group wants beyond the cursors of its lanes, as far as one look reaches.
 select g.group_id, (
        select e.created_at from (
-         select "offset", created_at, event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket
+         select "offset", created_at, event_type, headers, {{bucket()}} as bucket
            from penstock.events
           where stream = g.stream and "offset" > greatest(g.after, b.low) and "offset" <= least(b.high, %(upto)s::bigint)
           order by "offset" limit %(scan)s) e
         where e."offset" > (g.cursors ->> (e.bucket * g.lanes / 256)::int)::bigint
-          and (b.type_regex is null or e.event_type ~ b.type_regex)
-          and (b.headers is null or e.headers @> b.headers)
-          and not exists (select 1 from penstock.deliveries d where d.group_id = g.group_id and d."offset" = e."offset")
+          and {{bound(e.)}}
+          and not {{has_row(g.group_id, e.)}}
         order by e."offset" limit 1) as created_at
   from jsonb_to_recordset(%(rows)s::jsonb) as g(group_id int, stream text, lanes int, after bigint, cursors jsonb)
  cross join lateral (select * from penstock.binding_span where group_id = g.group_id offset 0) b;
@@ -226,13 +221,12 @@ select g.group_id, (
 -- name: stats.beyond
 -- Wanted events beyond the cursors of a group that filters by header, as far as one look reaches.
 select count(*) filter (where wanted) as wanted, count(*) as looked from (
-  select (b.type_regex is null or e.event_type ~ b.type_regex)
-         and (b.headers is null or e.headers @> b.headers) and e."offset" > l.cursor as wanted
+  select {{bound(e.)}} and e."offset" > l.cursor as wanted
     from (select * from penstock.events
            where stream = %(stream)s and "offset" > (select min(cursor) from penstock.lane where group_id = %(group_id)s)
              and "offset" <= %(upto)s order by "offset" limit %(most)s) e
     join penstock.lane l on l.group_id = %(group_id)s
-                         and coalesce(e.bucket, mod(e."offset", 256)) * l.lanes / 256 = l.lane
+                         and {{in_lane(e., l.)}}
     join penstock.binding_span b on b.group_id = %(group_id)s and e."offset" > b.low and e."offset" <= b.high) looked;
 
 -- name: doctor.settings

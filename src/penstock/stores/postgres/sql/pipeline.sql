@@ -1,12 +1,7 @@
 -- name: pipeline.offsets
 -- The members of a range lease, by offset alone.
 select e."offset"
-  from penstock.events e join penstock.bindings b on b.id = %(binding)s
- where stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
-   and coalesce(bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
-   and (b.type_regex is null or event_type ~ b.type_regex) and (b.headers is null or e.headers @> b.headers)
-   and e."offset" <> all(%(holes)s::bigint[])
- order by e."offset";
+  {{members_of_lease}};
 
 -- name: pipeline.copy
 copy penstock.staged_rows (attempt, event_offset, fields) from stdin (format binary);

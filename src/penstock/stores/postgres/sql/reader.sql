@@ -49,4 +49,4 @@ select o.id, o.claimed_by, o.claimed_at, o.expires_at, o.members from penstock.o
 -- name: reader.there
 -- How many of these offsets still have their row.
 select count(*)::int as members from penstock.deliveries
- where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]);
+ where {{these_rows}};

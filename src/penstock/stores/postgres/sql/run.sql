@@ -15,11 +15,9 @@ update penstock.runs set heartbeat_at = %(now)s, ended_at = %(now)s, outcome = %
 update penstock.runs set wanted = %(wanted)s where id = %(run)s and ended_at is null;
 
 -- name: run.find
-select id, name, app, engine, version, host, pid, to_json(groups)::text as groups, started_at, heartbeat_at, wanted,
-       ended_at, outcome
+select {{run_columns}}
   from penstock.runs where id = %(run)s for update;
 
 -- name: run.list
-select id, name, app, engine, version, host, pid, to_json(groups)::text as groups, started_at, heartbeat_at, wanted,
-       ended_at, outcome
+select {{run_columns}}
   from penstock.runs where ended_at is null or %(everything)s order by id desc limit 1000;

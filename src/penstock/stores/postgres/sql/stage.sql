@@ -7,8 +7,7 @@ values (%(attempt)s, %(writer)s, %(batch)s, %(now)s);
 select attempt from penstock.staging_attempts where attempt = any(%(attempts)s::uuid[]) for key share;
 
 -- name: stage.copy
-copy penstock.staged (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key,
-                      bucket, available_at, attempt) from stdin (format binary);
+copy penstock.staged ({{event_fields}}, attempt) from stdin (format binary);
 
 -- name: stage.claim_batch
 -- One writer commits a batch once; a second one waits here for the first, and then finds that it is done.
@@ -25,10 +24,8 @@ select count(*) as events from penstock.staged where attempt = %(attempt)s;
 
 -- name: stage.append
 -- Offsets are drawn here, in the order in which the task brought its rows.
-insert into penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
-                             ordering_key, bucket, available_at)
-select stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key, bucket,
-       available_at
+insert into penstock.events ({{event_fields}})
+select {{event_fields}}
   from penstock.staged where attempt = %(attempt)s order by position
 on conflict (event_id) do nothing;
 

@@ -1,7 +1,6 @@
 -- name: outbox.insert
 -- In the caller's transaction, through any driver: plain values only, and the time is the database's.
-insert into penstock_events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
-                             ordering_key, bucket, available_at)
+insert into penstock_events ({{event_fields}})
 values (:stream, :event_id, :event_type, :payload, :content_type, :headers, :metadata, :partition_key, :ordering_key,
         :bucket, :available_at)
 on conflict (event_id) do nothing
@@ -9,8 +8,7 @@ returning "offset";
 
 -- name: outbox.insert_at
 -- The same with a time from the test clock.
-insert into penstock_events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
-                             ordering_key, bucket, available_at, created_at)
+insert into penstock_events ({{event_fields}}, created_at)
 values (:stream, :event_id, :event_type, :payload, :content_type, :headers, :metadata, :partition_key, :ordering_key,
         :bucket, :available_at, :created_at)
 on conflict (event_id) do nothing
@@ -27,14 +25,12 @@ select "offset", stream = :stream and event_type = :event_type and payload = :pa
 
 -- name: append.new
 -- In bulk, ids of our own making.
-insert into penstock_events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
-                             ordering_key, bucket, available_at, created_at)
+insert into penstock_events ({{event_fields}}, created_at)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: append.many
 -- Ids that may be known already: what is new is stored, the rest is reported.
-insert into penstock_events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
-                             ordering_key, bucket, available_at, created_at)
+insert into penstock_events ({{event_fields}}, created_at)
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (event_id) do nothing;
 

@@ -4,14 +4,8 @@ select group_id from penstock_groups where stream = :stream and group_name = :gr
 
 -- name: group.find
 -- The groups of a stream (or of the log), or one of them, or that of a lease; each with its bindings in order.
-select g.*, (select json_group_array(json_object(
-                      'id', b.id, 'from_offset', b.from_offset, 'types', json(b.types), 'type_regex', b.type_regex,
-                      'headers', b.headers))
-               from (select * from penstock_bindings where group_id = g.group_id order by from_offset, id) b) as bindings,
-       c.opened_at as circuit_opened_at, c.delay_seconds, c.probe_at, c.last_error, c.error_code, c.probe,
-       (select l.expires_at from penstock_leases l where l.id = c.probe and l.outcome is null) as probe_expires_at
-  from penstock_groups g left join penstock_circuits c on c.group_id = g.group_id
- where (:stream is null or g.stream = :stream) and (:group_name is null or g.group_name = :group_name)
+select {{group_columns}}
+ where {{of_group(g.)}}
    and (:lease is null or g.group_id = (select group_id from penstock_leases where id = :lease))
  order by g.stream, g.group_name;
 
@@ -83,7 +77,7 @@ select "offset", created_at from penstock_events indexed by penstock_events_stre
 -- name: group.offset_at
 -- The first event of a short stretch created at a time or later.
 select min("offset") as "offset" from penstock_events indexed by penstock_events_stream
- where stream = :stream and "offset" > :low and "offset" <= :high and created_at >= :at;
+ where {{in_range()}} and created_at >= :at;
 
 -- name: audit.add
 insert into penstock_audit (at, "by", action, stream, group_name, "count", detail)

@@ -5,11 +5,11 @@ with page as materialized (
    where v.group_id = :group_id and v."offset" > :after and v."offset" <= :upto
      and (:state is null or v.state = :state)
      /* these */
-     and (:event_type is null or v.event_type = :event_type)
-     and (:error is null or v.error_code = :error or instr(v.last_error, :error) > 0)
+     and {{of_type(v.)}}
+     and {{of_error(v.)}}
      and ((:since is null and :until is null) or exists (
            select 1 from penstock_events e where e."offset" = v."offset"
-              and (:since is null or e.created_at >= :since) and (:until is null or e.created_at < :until)))
+              and {{created_between(e.)}}))
    order by v."offset" limit :limit
 )
 select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.attempts, v.failures, v.available_at,
@@ -55,7 +55,7 @@ select h.attempt, h.failures, h.replays, h.outcome, h.error, h.error_code, h.cla
  order by h.at, h.lease nulls last, h.step, h.line;
 
 -- name: inspect.event
-select "offset", event_id, event_type, coalesce(bucket, "offset" % 256) as bucket from penstock_events
+select "offset", event_id, event_type, {{bucket()}} as bucket from penstock_events
  where "offset" = coalesce(:offset, (select "offset" from penstock_events where event_id = :event_id))
    and stream = :stream;
 
@@ -142,20 +142,18 @@ select stream, "offset", relative, event_type, sum(events) as events from (
 -- Every lane of groups: how far it has got, and how many events it has passed.
 select g.group_id, s.key as lane,
        coalesce((select c.high from penstock_leases c
-                  where c.group_id = g.group_id and c.lanes = g.lanes and c.lane = s.key and c.fresh = 1
-                  order by c.high desc limit 1), s.value) as cursor,
+                  {{cursor_lease(g., s.key)}}), s.value) as cursor,
        (select c.total from penstock_leases c
-         where c.group_id = g.group_id and c.lanes = g.lanes and c.lane = s.key and c.fresh = 1
-         order by c.high desc limit 1) as total
+         {{cursor_lease(g., s.key)}}) as total
   from penstock_groups g cross join json_each(g.starts) s
- where (:stream is null or g.stream = :stream) and (:group_name is null or g.group_name = :group_name)
+ where {{of_group(g.)}}
  order by g.group_id, lane;
 
 -- name: stats.rows
 -- Exception rows by state, split at the cursor of their lane; the first of each kind.
 with lanes as materialized (
   select group_id, lane, lanes, cursor from penstock_lane
-   where (:stream is null or stream = :stream) and (:group_name is null or group_name = :group_name)
+   where {{of_group()}}
 )
 select d.group_id, d.state, d."offset" > l.cursor as ahead, count(*) as rows, min(d."offset") as first
   from (select distinct group_id from lanes) g
@@ -181,7 +179,7 @@ select g.group_id,
                     order by x.id desc limit :looked)
            where l.ended_at > :now - 60000000 group by s.key)) as rate
   from penstock_groups g
- where (:stream is null or g.stream = :stream) and (:group_name is null or g.group_name = :group_name);
+ where {{of_group(g.)}};
 
 -- name: stats.created
 select "offset", created_at from penstock_events where "offset" in (select value from json_each(:offsets));
@@ -192,14 +190,9 @@ select group_id, min(created_at) as created_at from (
   select r.group_id, (
          select e.created_at from penstock_events e indexed by penstock_events_stream
           where e.stream = g.stream and e."offset" > r.low and e."offset" <= r.high
-            and coalesce(e.bucket, e."offset" % 256) * r.lanes / 256 = r.lane
-            and (b.types is null or exists (
-                  select 1 from penstock_binding_types t where t.binding = b.id and e.event_type glob t."glob"
-                     and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-            and (b.headers is null or not exists (
-                  select 1 from json_each(b.headers) h
-                   where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-            and not exists (select 1 from penstock_deliveries d where d.group_id = r.group_id and d."offset" = e."offset")
+            and {{in_lane(e., r.)}}
+            and {{bound(b.id, e.)}}
+            and not {{has_row(r.group_id, e.)}}
           order by e."offset" limit 1) as created_at
     from (select group_id, lanes, lane, binding, high, min(low) as low from penstock_returned
            where group_id in (select value from json_each(:ids)) and members > 0 group by group_id, lanes, lane) r
@@ -209,13 +202,8 @@ select group_id, min(created_at) as created_at from (
   select l.group_id, (
          select e.created_at from penstock_events e indexed by penstock_events_stream
           where e.stream = g.stream and e."offset" > l.low and e."offset" <= l.high
-            and coalesce(e.bucket, e."offset" % 256) * l.lanes / 256 = l.lane
-            and (b.types is null or exists (
-                  select 1 from penstock_binding_types t where t.binding = b.id and e.event_type glob t."glob"
-                     and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-            and (b.headers is null or not exists (
-                  select 1 from json_each(b.headers) h
-                   where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
+            and {{in_lane(e., l.)}}
+            and {{bound(b.id, e.)}}
             and (l.holes = '[]' or e."offset" not in (select value from json_each(l.holes)))
           order by e."offset" limit 1)
     from penstock_groups g
@@ -228,18 +216,13 @@ select group_id, min(created_at) as created_at from (
 -- The first event a group wants beyond the cursors of its lanes, as far as one look reaches.
 select g.group_id, (
        select e.created_at from (
-         select "offset", created_at, event_type, headers, coalesce(bucket, "offset" % 256) as bucket
+         select "offset", created_at, event_type, headers, {{bucket()}} as bucket
            from penstock_events indexed by penstock_events_stream
           where stream = g.stream and "offset" > max(g.after, b.low) and "offset" <= min(b.high, :upto)
           order by "offset" limit :scan) e
         where e."offset" > json_extract(g.cursors, '$[' || (e.bucket * g.lanes / 256) || ']')
-          and (b.types is null or exists (
-                select 1 from penstock_binding_types t where t.binding = b.binding and e.event_type glob t."glob"
-                   and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-          and (b.headers is null or not exists (
-                select 1 from json_each(b.headers) h
-                 where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-          and not exists (select 1 from penstock_deliveries d where d.group_id = g.group_id and d."offset" = e."offset")
+          and {{bound(b.binding, e.)}}
+          and not {{has_row(g.group_id, e.)}}
         order by e."offset" limit 1) as created_at
   from (select json_extract(value, '$.group_id') as group_id, json_extract(value, '$.stream') as stream,
                json_extract(value, '$.lanes') as lanes, json_extract(value, '$.after') as after,
@@ -252,16 +235,11 @@ with lanes as materialized (select lane, lanes, cursor from penstock_lane where 
      b as materialized (select * from penstock_binding_span where group_id = :group_id)
 select coalesce(sum(wanted), 0) as wanted, count(*) as looked from (
   select e."offset" > l.cursor
-         and (b.types is null or exists (
-               select 1 from penstock_binding_types t where t.binding = b.binding and e.event_type glob t."glob"
-                  and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-         and (b.headers is null or not exists (
-               select 1 from json_each(b.headers) h
-                where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value))) as wanted
+         and {{bound(b.binding, e.)}} as wanted
     from (select * from penstock_events indexed by penstock_events_stream
            where stream = :stream and "offset" > (select min(cursor) from lanes) and "offset" <= :upto
            order by "offset" limit :most) e
-    join lanes l on coalesce(e.bucket, e."offset" % 256) * l.lanes / 256 = l.lane
+    join lanes l on {{in_lane(e., l.)}}
     join b on e."offset" > b.low and e."offset" <= b.high) looked;
 
 -- name: doctor.settings

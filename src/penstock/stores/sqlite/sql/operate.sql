@@ -6,18 +6,18 @@ select "offset" from penstock_events where event_id in (select value from json_e
 select d."offset" from penstock_deliveries d
  where d.group_id = :group_id and d.state = 'DEAD'
    and (:event_ids is null or d.event_id in (select value from json_each(:event_ids)))
-   and (:error is null or d.error_code = :error or instr(d.last_error, :error) > 0)
-   and (:event_type is null or d.event_type = :event_type)
+   and {{of_error(d.)}}
+   and {{of_type(d.)}}
    and ((:since is null and :until is null) or exists (
          select 1 from penstock_events e where e."offset" = d."offset"
-            and (:since is null or e.created_at >= :since) and (:until is null or e.created_at < :until)))
+            and {{created_between(e.)}}))
  order by d."offset";
 
 -- name: redrive.log
 insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, error_type,
                                   fingerprint, "by", ended_at)
 select group_id, "offset", attempts, failures, replays, 'redriven', last_error, error_code, error_type, fingerprint, :by, :now
-  from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+  from penstock_deliveries where {{these_rows}};
 
 -- name: redrive.move
 -- A dated event keeps its date: a dead letter may be older than it (killed, or too old).
@@ -27,55 +27,46 @@ update penstock_deliveries
        dead_at = null, reason = 'redriven', updated_at = :now,
        available_at = max(:now, coalesce((select e.available_at from penstock_events e
                                            where e."offset" = penstock_deliveries."offset"), :now))
- where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'DEAD';
+ where {{these_rows}} and state = 'DEAD';
 
 -- name: replay.find
 -- The comment in the WHERE becomes a list of offsets where events are named.
-select v."offset", v.replays, exists (select 1 from penstock_deliveries d
-                                       where d.group_id = :group_id and d."offset" = v."offset") as has_row
+select v."offset", v.replays, {{has_row(:group_id, v.)}} as has_row
   from penstock_delivery v
  where v.group_id = :group_id and v.state = 'PUBLISHED' and v.stream = :stream
    and v."offset" > :after and v."offset" <= :upto
    /* these */
-   and (:error is null or v.error_code = :error or instr(v.last_error, :error) > 0)
-   and (:event_type is null or v.event_type = :event_type)
+   and {{of_error(v.)}}
+   and {{of_type(v.)}}
    and exists (select 1 from penstock_events e where e."offset" = v."offset"
-                  and (:since is null or e.created_at >= :since) and (:until is null or e.created_at < :until));
+                  and {{created_between(e.)}});
 
 -- name: replay.log_rows
 insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, "by", ended_at)
 select group_id, "offset", attempts, failures, replays, 'replayed',
-       'published_at ' || strftime('%Y-%m-%dT%H:%M:%S', published_at / 1000000, 'unixepoch') || printf('.%06dZ', published_at % 1000000),
+       'published_at ' || {{iso(published_at)}},
        :by, :now
-  from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+  from penstock_deliveries where {{these_rows}};
 
 -- name: replay.move_rows
 update penstock_deliveries
    set state = 'PENDING', attempts = 0, failures = 0, replays = replays + 1, published_at = null,
        earlier_attempts = earlier_attempts + attempts,
        available_at = :now, reason = 'replayed', updated_at = :now
- where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'PUBLISHED';
+ where {{these_rows}} and state = 'PUBLISHED';
 
 -- name: replay.log_ranged
 insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, "by", ended_at)
 select v.group_id, v."offset", v.attempts, 0, v.replays, 'replayed',
-       'published_at ' || strftime('%Y-%m-%dT%H:%M:%S', v.published_at / 1000000, 'unixepoch') || printf('.%06dZ', v.published_at % 1000000),
+       'published_at ' || {{iso(v.published_at)}},
        :by, :now
   from penstock_delivery v
  where v.group_id = :group_id and v.state = 'PUBLISHED' /* these */;
 
 -- name: replay.move_ranged
-insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, replays, available_at, reason, updated_at, earlier_attempts)
-select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, e."offset" % 256), 'PENDING', r.value + 1, :now, 'replayed', :now,
-       (select count(*) from penstock_leases c
-         where c.group_id = :group_id and c.offsets is null and c.high >= e."offset" and c.low < e."offset"
-           and coalesce(e.bucket, e."offset" % 256) * c.lanes / 256 = c.lane
-           and e."offset" not in (select value from json_each(c.holes)))
-       + (select count(*) from penstock_attempt_log a
-           where a.group_id = :group_id and a."offset" = e."offset" and a.claimed_at is not null
-             and not exists (select 1 from penstock_leases c where c.id = a.lease and c.offsets is null))
+insert into penstock_deliveries ({{row_columns}}, replays, available_at, reason, updated_at, earlier_attempts)
+select {{row_of_event}}, 'PENDING', r.value + 1, :now, 'replayed', :now,
+       {{claims_of}}
   from json_each(:offsets) o
  cross join json_each(:replays) r on r.key = o.key
  cross join penstock_events e on e."offset" = o.value
@@ -84,17 +75,15 @@ select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e
 -- name: operate.find
 select v.event_id, v."offset", v.state, v.attempts, v.total_attempts - v.attempts as earlier_attempts, v.replays,
        v.claimed_by, v.last_error, v.error_code, v.error_type, v.fingerprint,
-       exists (select 1 from penstock_deliveries d where d.group_id = :group_id and d."offset" = v."offset") as has_row
+       {{has_row(:group_id, v.)}} as has_row
   from penstock_delivery v
  where v.group_id = :group_id and v.stream = :stream /* these */;
 
 -- name: operate.make_rows
 -- As they were seen before they had rows; an error that their range came back with stays theirs.
-insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, attempts, earlier_attempts, replays, last_error, error_code, error_type,
+insert into penstock_deliveries ({{row_columns}}, attempts, earlier_attempts, replays, last_error, error_code, error_type,
                                  fingerprint, available_at, updated_at)
-select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, e."offset" % 256), 'PENDING', n.value ->> 'attempts', n.value ->> 'earlier_attempts',
+select {{row_of_event}}, 'PENDING', n.value ->> 'attempts', n.value ->> 'earlier_attempts',
        n.value ->> 'replays', n.value ->> 'last_error', n.value ->> 'error_code', n.value ->> 'error_type',
        n.value ->> 'fingerprint', coalesce(e.available_at, :now), :now
   from json_each(:rows) n cross join penstock_events e on e."offset" = n.value ->> 'offset'
@@ -105,40 +94,40 @@ select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e
 update penstock_returned set members = max(0, members - (
          select count(*) from json_each(:offsets) o cross join penstock_events e on e."offset" = o.value
           where e."offset" > low and e."offset" <= high
-            and coalesce(e.bucket, e."offset" % 256) * lanes / 256 = lane))
+            and {{in_lane(e., )}}))
  where group_id = :group_id;
 
 -- name: kill.claim
 update penstock_deliveries
    set state = 'CLAIMED', claimed_at = :now, claimed_by = :by, attempts = attempts + 1
- where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+ where {{these_rows}};
 
 -- name: kill.bury
 update penstock_deliveries
    set state = 'DEAD', claimed_at = null, claimed_by = null, dead_at = :now, last_error = :reason,
        error_code = 'killed', error_type = null, fingerprint = null, reason = 'killed', updated_at = :now
- where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+ where {{these_rows}};
 
 -- name: kill.log
 insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
                                   claimed_at, ended_at, "by")
 select group_id, "offset", attempts, failures, replays, 'killed', :reason, 'killed', :by, :now, :now, :by
-  from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+  from penstock_deliveries where {{these_rows}};
 
 -- name: reschedule.move
 update penstock_deliveries set available_at = :available_at, reason = 'rescheduled', updated_at = :now
- where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'PENDING';
+ where {{these_rows}} and state = 'PENDING';
 
 -- name: reschedule.log
 insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, "by", ended_at)
 select group_id, "offset", attempts, failures, replays, 'rescheduled',
-       'available_at ' || strftime('%Y-%m-%dT%H:%M:%S', available_at / 1000000, 'unixepoch') || printf('.%06dZ', available_at % 1000000),
+       'available_at ' || {{iso(available_at)}},
        :by, :now
-  from penstock_deliveries where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+  from penstock_deliveries where {{these_rows}};
 
 -- name: skip.key
 update penstock_deliveries set reason = 'skipped', updated_at = :now
- where group_id = :group_id and ordering_key = :key and state = 'DEAD' and reason is not 'skipped';
+ where group_id = :group_id and ordering_key = :key and {{halting()}};
 
 -- name: rewind.ended
 select coalesce(max(replays), 0) as replays, coalesce(max("offset"), 0) as upto from penstock_deliveries
@@ -148,7 +137,7 @@ select coalesce(max(replays), 0) as replays, coalesce(max("offset"), 0) as upto 
 select upto from penstock_pruned where stream = :stream;
 
 -- name: rewind.open
-select l.*, g.stream, g.group_name from penstock_leases l join penstock_groups g on g.group_id = l.group_id
+{{lease_records}}
  where l.group_id = :group_id and l.outcome is null order by l.id;
 
 -- name: rewind.log_rows
@@ -156,7 +145,7 @@ insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays
                                   fingerprint, "by", range_action, ended_at)
 select group_id, "offset", attempts, failures, replays, 'rewound',
        lower(state) || coalesce(' ' || last_error, '') || coalesce(' published_at '
-         || strftime('%Y-%m-%dT%H:%M:%S', published_at / 1000000, 'unixepoch') || printf('.%06dZ', published_at % 1000000), ''),
+         || {{iso(published_at)}}, ''),
        error_code, error_type, fingerprint, :by, :replay, :now
   from penstock_deliveries where group_id = :group_id and "offset" > :target;
 

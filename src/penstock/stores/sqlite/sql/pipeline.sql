@@ -1,16 +1,8 @@
 -- name: pipeline.offsets
 -- The members of a range lease, by offset alone.
 select e."offset"
-  from penstock_bindings b
- cross join penstock_events e indexed by penstock_events_stream on e.stream = :stream
- where b.id = :binding and e."offset" > :low and e."offset" <= :high
-   and (b.types is null or exists (
-         select 1 from penstock_binding_types t where t.binding = b.id and e.event_type glob t."glob"
-            and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-   and (b.headers is null or not exists (
-         select 1 from json_each(b.headers) h
-          where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-   and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
+  {{members_of_lease}}
+   and {{of_buckets(e.)}}
    and e."offset" not in (select value from json_each(:holes))
  order by e."offset";
 

@@ -48,4 +48,4 @@ select id, claimed_by, claimed_at, expires_at, members from penstock_leases
 -- name: reader.there
 -- How many of these offsets still have their row.
 select count(*) as members from penstock_deliveries
- where group_id = :group_id and "offset" in (select value from json_each(:offsets));
+ where {{these_rows}};

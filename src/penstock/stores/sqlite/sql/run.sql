@@ -13,9 +13,9 @@ update penstock_runs set heartbeat_at = :now, ended_at = :now, outcome = :outcom
 update penstock_runs set wanted = :wanted where id = :run and ended_at is null;
 
 -- name: run.find
-select id, name, app, engine, version, host, pid, "groups", started_at, heartbeat_at, wanted, ended_at, outcome
+select {{run_columns}}
   from penstock_runs where id = :run;
 
 -- name: run.list
-select id, name, app, engine, version, host, pid, "groups", started_at, heartbeat_at, wanted, ended_at, outcome
+select {{run_columns}}
   from penstock_runs where ended_at is null or :everything order by id desc limit 1000;

@@ -6,8 +6,7 @@ insert into penstock_staging_attempts (attempt, writer, batch, started_at) value
 select attempt from penstock_staging_attempts where attempt in (select value from json_each(:attempts));
 
 -- name: stage.insert
-insert into penstock_staged (attempt, stream, event_id, event_type, payload, content_type, headers, metadata,
-                             partition_key, ordering_key, bucket, available_at)
+insert into penstock_staged (attempt, {{event_fields}})
 values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: stage.claim_batch
@@ -23,10 +22,8 @@ select batch from penstock_writes where stream = :stream and writer = :writer;
 select count(*) as events from penstock_staged where attempt = :attempt;
 
 -- name: stage.append
-insert into penstock_events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
-                             ordering_key, bucket, available_at, created_at)
-select stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key, bucket,
-       available_at, :now
+insert into penstock_events ({{event_fields}}, created_at)
+select {{event_fields}}, :now
   from penstock_staged where attempt = :attempt order by position
 on conflict (event_id) do nothing;
 

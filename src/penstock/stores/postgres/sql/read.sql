@@ -36,3 +36,19 @@ select e."offset", uuid_send(e.event_id), e.event_type, payload, content_type, h
   from penstock.deliveries d join penstock.events e on e."offset" = d."offset"
  where d.group_id = %(group_id)s and d."offset" = any(%(offsets)s::bigint[])
  order by e."offset";
+
+-- name: inspect.event
+select "offset", event_id, event_type, {{bucket()}}::int as bucket from penstock.events
+ where stream = %(stream)s and (event_id = %(event_id)s::uuid or "offset" = %(offset)s::bigint);
+
+-- name: inspect.streams
+-- One look into the index per stream, however long the log is.
+with recursive streams as (
+  (select stream from penstock.events order by stream limit 1)
+  union all
+  select (select e.stream from penstock.events e where e.stream > s.stream order by e.stream limit 1)
+    from streams s where s.stream is not null
+)
+select s.stream, (select "offset" from penstock.events e where e.stream = s.stream
+                   order by e."offset" desc limit 1) as last_offset
+  from streams s where s.stream is not null;

@@ -1,20 +1,3 @@
--- name: lease.lock
-{{lease_records}}
- where l.id = %(id)s for update of l;
-
--- name: lease.find
-{{lease_records}} where l.id = %(id)s;
-
--- name: lease.extend
-update penstock.leases set expires_at = %(expires_at)s where id = %(id)s;
-
--- name: lease.end
-update penstock.leases
-   set outcome = %(outcome)s, upto = %(upto)s, digest = %(digest)s, answer = %(answer)s::int[], ended_at = %(now)s,
-       published = %(published)s, failed = %(failed)s, dead = %(dead)s, released = %(released)s,
-       last_error = %(last_error)s, error_code = %(error_code)s, error_type = %(error_type)s, fingerprint = %(fingerprint)s
- where id = %(id)s;
-
 -- name: settle.whole
 -- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
 select members from penstock.settle_whole(%(id)s, %(token)s, %(now)s::timestamptz, %(upto)s, %(digest)s) as members;
@@ -119,41 +102,14 @@ select k.fingerprint, k.code, k.error_type, k.message, k.traceback, %(now)s
 on conflict (fingerprint) do update set traceback = excluded.traceback
  where f.traceback is null and excluded.traceback is not null;
 
--- name: reap.groups
--- The groups, of all or of those that are named, that have an expired lease.
-select g.stream, g.group_name from penstock.groups g
- where (%(streams)s::text[] is null
-        or (g.stream, g.group_name) in (select * from unnest(%(streams)s::text[], %(names)s::text[])))
-   and exists (select 1 from penstock.open_lease o where o.group_id = g.group_id and o.expires_at <= %(now)s)
- order by g.stream, g.group_name;
+-- name: returned.add
+insert into penstock.returned ({{returned_columns}})
+values (%(group_id)s, %(lane)s, %(lanes)s, %(binding)s, %(low)s, %(high)s, %(members)s, %(attempts)s, %(replay)s,
+        %(available_at)s, %(reason)s, %(last_error)s, %(error_code)s, %(error_type)s, %(fingerprint)s, %(returned_at)s);
 
--- name: reap.expired
-select id from penstock.open_lease where group_id = %(group_id)s and expires_at <= %(now)s order by id;
-
--- name: reap.lock
--- A lease whose holder is in the middle of its settle is left alone.
-{{lease_records}}
- where l.id = any(%(ids)s::bigint[]) and l.outcome is null and l.expires_at <= %(now)s
- order by l.id for update of l skip locked;
-
--- name: state.read
-select key, name, value, version, expires_at from penstock.state
- where group_id = %(group_id)s and key = any(%(keys)s::text[]);
-
--- name: state.write_compared
-insert into penstock.state as s (group_id, key, name, value, version, expires_at, updated_at)
-select %(group_id)s, r.key, r.name, r.value, r.expected + 1, r.expires_at, %(now)s
-  from jsonb_to_recordset(%(rows)s::jsonb) as r(key text, name text, value text, expected bigint, expires_at timestamptz)
-on conflict (group_id, key, name) do update
-   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at
- where s.version = excluded.version - 1;
-
--- name: state.write_blind
-insert into penstock.state as s (group_id, key, name, value, version, expires_at, updated_at)
-select %(group_id)s, r.key, r.name, r.value, 1, r.expires_at, %(now)s
-  from jsonb_to_recordset(%(rows)s::jsonb) as r(key text, name text, value text, expires_at timestamptz)
-on conflict (group_id, key, name) do update
-   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at;
-
--- name: state.reset
-delete from penstock.state where group_id = %(group_id)s;
+-- name: lease.end
+update penstock.leases
+   set outcome = %(outcome)s, upto = %(upto)s, digest = %(digest)s, answer = %(answer)s::int[], ended_at = %(now)s,
+       published = %(published)s, failed = %(failed)s, dead = %(dead)s, released = %(released)s,
+       last_error = %(last_error)s, error_code = %(error_code)s, error_type = %(error_type)s, fingerprint = %(fingerprint)s
+ where id = %(id)s;

@@ -30,3 +30,18 @@ select {{event_columns}},
  cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = o.value
  cross join penstock_events e on e."offset" = d."offset"
  order by e."offset";
+
+-- name: inspect.event
+select "offset", event_id, event_type, {{bucket()}} as bucket from penstock_events
+ where "offset" = coalesce(:offset, (select "offset" from penstock_events where event_id = :event_id))
+   and stream = :stream;
+
+-- name: inspect.streams
+-- One look into the index per stream, however long the log is.
+with recursive streams(stream) as (
+  select min(stream) from penstock_events
+  union all
+  select (select min(e.stream) from penstock_events e where e.stream > s.stream) from streams s where s.stream is not null
+)
+select s.stream, (select max("offset") from penstock_events e where e.stream = s.stream) as last_offset
+  from streams s where s.stream is not null;

@@ -1,21 +1,3 @@
--- name: lease.lock
-{{lease_records}}
- where l.id = :id;
-
--- name: lease.find
-{{lease_records}}
- where l.id = :id;
-
--- name: lease.extend
-update penstock_leases set expires_at = :expires_at where id = :id;
-
--- name: lease.end
-update penstock_leases
-   set outcome = :outcome, upto = :upto, digest = :digest, answer = :answer, ended_at = :now,
-       published = :published, failed = :failed, dead = :dead, released = :released,
-       last_error = :last_error, error_code = :error_code, error_type = :error_type, fingerprint = :fingerprint
- where id = :id;
-
 -- name: settle.whole
 -- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
 update penstock_leases
@@ -115,44 +97,14 @@ select json_extract(value, '$.fingerprint'), json_extract(value, '$.code'), json
 on conflict (fingerprint) do update set traceback = excluded.traceback
  where f.traceback is null and excluded.traceback is not null;
 
--- name: reap.groups
--- The groups, of all or of those that are named, that have an expired lease.
-select g.stream, g.group_name from penstock_groups g
- where (:streams is null or exists (select 1 from json_each(:streams) s join json_each(:names) n on n.key = s.key
-                                     where s.value = g.stream and n.value = g.group_name))
-   and exists (select 1 from penstock_leases l
-                where l.group_id = g.group_id and l.outcome is null and l.expires_at <= :now)
- order by g.stream, g.group_name;
+-- name: returned.add
+insert into penstock_returned ({{returned_columns}})
+values (:group_id, :lane, :lanes, :binding, :low, :high, :members, :attempts, :replay, :available_at, :reason,
+        :last_error, :error_code, :error_type, :fingerprint, :returned_at);
 
--- name: reap.expired
-select id from penstock_leases where group_id = :group_id and outcome is null and expires_at <= :now order by id;
-
--- name: reap.lock
--- No holder can be in the middle of its settle: one transaction writes at a time.
-{{lease_records}}
- where l.id in (select value from json_each(:ids)) and l.outcome is null and l.expires_at <= :now
- order by l.id;
-
--- name: state.read
-select "key", name, value, version, expires_at from penstock_state
- where group_id = :group_id and "key" in (select value from json_each(:keys));
-
--- name: state.write_compared
-insert into penstock_state as s (group_id, "key", name, value, version, expires_at, updated_at)
-select :group_id, json_extract(value, '$.key'), json_extract(value, '$.name'), json_extract(value, '$.value'),
-       json_extract(value, '$.expected') + 1, json_extract(value, '$.expires_at'), :now
-  from json_each(:rows) where true
-on conflict (group_id, "key", name) do update
-   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at
- where s.version = excluded.version - 1;
-
--- name: state.write_blind
-insert into penstock_state as s (group_id, "key", name, value, version, expires_at, updated_at)
-select :group_id, json_extract(value, '$.key'), json_extract(value, '$.name'), json_extract(value, '$.value'),
-       1, json_extract(value, '$.expires_at'), :now
-  from json_each(:rows) where true
-on conflict (group_id, "key", name) do update
-   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at;
-
--- name: state.reset
-delete from penstock_state where group_id = :group_id;
+-- name: lease.end
+update penstock_leases
+   set outcome = :outcome, upto = :upto, digest = :digest, answer = :answer, ended_at = :now,
+       published = :published, failed = :failed, dead = :dead, released = :released,
+       last_error = :last_error, error_code = :error_code, error_type = :error_type, fingerprint = :fingerprint
+ where id = :id;

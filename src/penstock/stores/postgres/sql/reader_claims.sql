@@ -10,9 +10,6 @@ select max(claim) as claim from penstock.reader_claims where reader = %(reader)s
 -- Whose claim this is.
 select group_id from penstock.reader_claims where reader = %(reader)s and claim = %(claim)s limit 1;
 
--- name: reader.known
-select 1 as known from penstock.reader_claims where reader = %(reader)s and group_id = %(group_id)s limit 1;
-
 -- name: reader.next
 -- The lowest claim above a number.
 select min(claim) as claim from penstock.reader_claims where reader = %(reader)s and claim > %(after)s;
@@ -38,13 +35,6 @@ select c.claim, l.id, l.token, l.high, l.outcome
 
 -- name: reader.held
 select id, token, outcome, expires_at from penstock.leases where id = any(%(ids)s::bigint[]);
-
--- name: reader.open
--- Open leases of one reader, or of all.
-select o.id, o.claimed_by, o.claimed_at, o.expires_at, o.members from penstock.open_lease o
- where o.group_id = %(group_id)s and o.claimed_by like 'reader:%%'
-   and (%(claimed_by)s::text is null or o.claimed_by = %(claimed_by)s::text)
- order by o.id;
 
 -- name: reader.there
 -- How many of these offsets still have their row.

@@ -9,9 +9,6 @@ select max(claim) as claim from penstock_reader_claims where reader = :reader;
 -- Whose claim this is.
 select group_id from penstock_reader_claims where reader = :reader and claim = :claim limit 1;
 
--- name: reader.known
-select 1 as known from penstock_reader_claims where reader = :reader and group_id = :group_id limit 1;
-
 -- name: reader.next
 -- The lowest claim above a number.
 select min(claim) as claim from penstock_reader_claims where reader = :reader and claim > :after;
@@ -37,13 +34,6 @@ select c.claim, l.id, l.token, l.high, l.outcome
 
 -- name: reader.held
 select id, token, outcome, expires_at from penstock_leases where id in (select value from json_each(:ids));
-
--- name: reader.open
--- Open leases of one reader, or of all.
-select id, claimed_by, claimed_at, expires_at, members from penstock_leases
- where group_id = :group_id and outcome is null and claimed_by like 'reader:%'
-   and (:claimed_by is null or claimed_by = :claimed_by)
- order by id;
 
 -- name: reader.there
 -- How many of these offsets still have their row.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import LiteralString, NamedTuple, cast
+from typing import LiteralString, NamedTuple
 
 _NAME = re.compile(r"^-- name: (\S+)\s*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- include: (\w+)(?:\((.*)\))?\s*$", re.MULTILINE)
@@ -24,8 +24,8 @@ def load(dialect: str, schema: str = "penstock") -> dict[str, LiteralString]:
     """Every block of a dialect by name, for a schema of that name."""
     folder = files("penstock.stores").joinpath(dialect, "sql")
     texts = {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
-    # All of it stands in files of this package; the schema's name has passed its rule.
-    return {name: cast(LiteralString, in_schema(text, schema)) for name, text in assemble(texts).items()}
+    # Literal, for all of it stands in files of this package, and the schema's name has passed its rule.
+    return {name: in_schema(text, schema) for name, text in assemble(texts).items()}
 
 
 def assemble(texts: dict[str, str]) -> dict[str, str]:
@@ -103,6 +103,12 @@ def migrations(dialect: str, schema: str = "penstock") -> list[tuple[int, str, s
 def indexes(dialect: str, schema: str = "penstock") -> set[str]:
     """The names of all indexes that the migrations create."""
     return {name for *_, text in migrations(dialect, schema) for name in _INDEX.findall(text)}
+
+
+@cache
+def percent(sql: str) -> str:
+    """A statement in neutral form (`:name`) with the placeholders of psycopg and Django: `%(name)s`."""
+    return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", sql)
 
 
 def in_schema(text: str, schema: str) -> str:

@@ -1,7 +1,7 @@
 """The contract of a store: a transaction that runs named SQL blocks, and what the verbs need around it.
 
-The verbs (claim, settle, reap, …) are written once, in the modules beside this one. Each store brings the SQL of
-every block in its own dialect, in `.sql` files named after the verb.
+The verbs (claim, settle, reap, …) are written once, in `penstock.log`. Each store brings the SQL of every block in its
+own dialect, in `.sql` files named after the verb.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.core.lease import LeaseRow
 from penstock.core.look import Sight
 from penstock.stores.clock import Clock
 
-Row = Any  # a row whose columns are attributes; each block's SQL says which
+Row = Any  # a row whose columns are attributes: see `rows`, or the block's SQL
 Call = tuple[str, dict[str, Any]]  # a block and its parameters
 StatementHook = Callable[[str, str], None]  # ("before" | "after", block): tests kill the process in here
 

@@ -11,6 +11,7 @@ from penstock.core.binding import check_patterns, globs_of, regex_of
 from penstock.log import audit, checks, groups
 from penstock.log.transact import transact
 from penstock.stores.base import Store, Transaction
+from penstock.stores.rows import CursorRow
 
 
 def bind(
@@ -38,9 +39,9 @@ def _bind(
     group = groups.locked(tx, stream, group_name)
     horizon = tx.horizon()
     # The horizon may fall back below a cursor for a moment; what is claimed keeps the binding it was claimed by.
-    rows = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
+    rows: list[CursorRow] = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
     cursors = [group.starts[row.lane] if row.cursor is None else row.cursor for row in rows]
-    begin = int(max(horizon, *cursors))
+    begin = max(horizon, *cursors)
     add(tx, group.group_id, begin, types, headers)
     detail = {"types": list(types) if types else None, "headers": dict(headers or {})}
     audit.record_for(tx, by, "bind", group, None, detail)

@@ -15,7 +15,8 @@ from penstock.log import checks, circuit, groups, reap
 from penstock.log.bookkeeping import Bookkeeping
 from penstock.log.claim_lane import TOKEN_BITS, LaneClaim
 from penstock.log.transact import repeat, transact
-from penstock.stores.base import Row, Store, Transaction
+from penstock.stores.base import Store, Transaction
+from penstock.stores.rows import LaneRow, NextDueRow
 
 _LEASE_COLUMNS = 9  # of `claim.first`, before those of the event
 
@@ -186,24 +187,24 @@ def _idle(tx: Transaction, idle: Idle, *, alone: bool) -> Idle:
     return idle
 
 
-def _look(tx: Transaction, stream: str, group_name: str) -> tuple[Group, list[Row]]:
+def _look(tx: Transaction, stream: str, group_name: str) -> tuple[Group, list[LaneRow]]:
     """The group, once this transaction alone may claim for it, and every lane as the claimer finds it.
 
     The newest lease of a lane names those that were open before it, so that finding what is open never visits ended
     leases, however many there are and however old a snapshot somebody holds.
     """
-    lanes = tx.look("claim.look", stream=stream, group_name=group_name)
+    lanes: list[LaneRow] = tx.look("claim.look", stream=stream, group_name=group_name)
     if not lanes:
         raise groups.unknown(stream, group_name)
     return groups.of(lanes[0]), lanes
 
 
-def _come_back(tx: Transaction, group: Group, now: datetime, lanes: list[Row]) -> datetime | None:
+def _come_back(tx: Transaction, group: Group, now: datetime, lanes: list[LaneRow]) -> datetime | None:
     """The next moment at which time alone makes something claimable."""
     moments = [lane.expires_at for lane in lanes if lane.expires_at is not None]
     if not (lanes[0].has_rows or lanes[0].has_returned):
         return min(moments, default=None)
-    due = tx.one("claim.next_due", group_id=group.group_id, now=now)
+    due: NextDueRow | None = tx.one("claim.next_due", group_id=group.group_id, now=now)
     if due is not None:
         moments += [moment for moment in (due.row_at, due.returned_at) if moment is not None]
     return min(moments, default=None)

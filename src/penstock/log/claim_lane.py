@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from penstock.core import limits
 from penstock.core.columns import Columns
@@ -15,7 +16,8 @@ from penstock.core.lease import LeaseId, LeaseRow, Passed, Steps, Token
 from penstock.log import lives, ranges
 from penstock.log.lease_end import error_of
 from penstock.log.ranges import Range, Stretch
-from penstock.stores.base import Row, Transaction
+from penstock.stores.base import Transaction
+from penstock.stores.rows import DueRow, LaneRow, OpenedRow, ReturnedRow
 
 TOKEN_BITS = 20  # random low bits below the growing lease id: a token grows, and cannot be guessed
 
@@ -35,11 +37,11 @@ class LaneClaim:
     read: Callable[[LeaseRow], tuple[str, Mapping[str, object]]] | None = None
     horizon: int | None = None
 
-    def take(self, lane: Row) -> LeaseRow | Passed | None:
+    def take(self, lane: LaneRow) -> LeaseRow | Passed | None:
         """What this lane has to give: returned ranges first, then rows and the next range in turn."""
         return self._take_in_order(lane) if self.group.ordered else self._take_any(lane)
 
-    def _take_any(self, lane: Row) -> LeaseRow | Passed | None:
+    def _take_any(self, lane: LaneRow) -> LeaseRow | Passed | None:
         piece = self._lowest_returned(lane)
         if piece is not None:
             return self._take_returned(lane, piece)
@@ -48,7 +50,7 @@ class LaneClaim:
         found = self._take_next(lane)
         return self._take_rows(lane) if found is None else found
 
-    def _take_in_order(self, lane: Row) -> LeaseRow | Passed | None:
+    def _take_in_order(self, lane: LaneRow) -> LeaseRow | Passed | None:
         """An ordered lane works from the left: nothing above what it waits for. Its rows come before any range as long
         as all of them get done: what waits for them would be stepped over otherwise, and become rows, too."""
         ceiling = self._cursor(lane)
@@ -64,7 +66,7 @@ class LaneClaim:
             found = self._take_returned(lane, piece) if piece.available_at <= self.now else None
         return self._take_rows(lane, ceiling) if found is None and not rows_first else found
 
-    def _lowest_returned(self, lane: Row) -> Row | None:
+    def _lowest_returned(self, lane: LaneRow) -> ReturnedRow | None:
         if lane.returned_low is None:
             return None
         return self.tx.one(
@@ -76,12 +78,12 @@ class LaneClaim:
             now=self.now,
         )
 
-    def _cursor(self, lane: Row) -> int:
+    def _cursor(self, lane: LaneRow) -> int:
         return int(self.group.starts[lane.lane] if lane.cursor is None else lane.cursor)
 
     # --- rows ----------------------------------------------------------------------------------------------------
 
-    def _ripe(self, lane: Row) -> bool:
+    def _ripe(self, lane: LaneRow) -> bool:
         """Whether rows go before the next range: a lease costs the same with few of them as with many."""
         if not lane.rows_wait:
             return False
@@ -89,7 +91,7 @@ class LaneClaim:
         row = self.tx.one("claim.ripe", waiting_since=waiting_since, **self._rows_of(lane))
         return row is not None and bool(row.ripe)
 
-    def _rows_of(self, lane: Row) -> dict[str, object]:
+    def _rows_of(self, lane: LaneRow) -> dict[str, object]:
         low, high = slice_of(lane.lane, self.group.lanes)
         return {
             "group_id": self.group.group_id,
@@ -99,15 +101,16 @@ class LaneClaim:
             "most": min(self.limit, limits.ROWS_PER_LEASE),
         }
 
-    def _rows_worth_it(self, lane: Row) -> int:
+    def _rows_worth_it(self, lane: LaneRow) -> int:
         """How many rows of an ordered lane to take: four times what its last lease of rows got done. Behind a failure
         the rest of a key comes back; one that fails often would have all that waits for it claimed again and again."""
         done = None if lane.last_was_range else lane.last_done
         return limits.ROWS_PER_LEASE if done is None else min(limits.ROWS_PER_LEASE, max(limits.ROWS_LEAST, 4 * done))
 
-    def _take_rows(self, lane: Row, ceiling: int | None = None) -> LeaseRow | None:
+    def _take_rows(self, lane: LaneRow, ceiling: int | None = None) -> LeaseRow | None:
         if not lane.rows_wait:
             return None
+        due: list[DueRow]
         params = self._rows_of(lane)
         if self.group.ordered:
             params["most"] = min(self._rows_worth_it(lane), self.limit)
@@ -123,7 +126,7 @@ class LaneClaim:
         assert len(rows) == len(taken), "rows of a group change hands only under its lock"
         return replace(lease, events=events)
 
-    def _last(self, block: str, lease: LeaseRow, /, **params: object) -> tuple[list[Row], Columns | None]:
+    def _last(self, block: str, lease: LeaseRow, /, **params: object) -> tuple[list[Any], Columns | None]:
         """Run the last statement of the claim. Where that is all there is to do, read what a small lease holds, and
         commit with it."""
         if self.read is None:
@@ -133,7 +136,7 @@ class LaneClaim:
 
     # --- ranges --------------------------------------------------------------------------------------------------
 
-    def _take_returned(self, lane: Row, piece: Row) -> LeaseRow | Passed:
+    def _take_returned(self, lane: LaneRow, piece: ReturnedRow) -> LeaseRow | Passed:
         because = {name: getattr(piece, name) for name in error_of(None)}
         where = Stretch(self.group, lane, piece.binding, piece.low, piece.high, self.limit, self.now)
         found = ranges.find(self.tx, where, attempts=piece.attempts, replay=piece.replay, because=because)
@@ -157,7 +160,7 @@ class LaneClaim:
             )
         return self._lease_range(lane, found, attempts=piece.attempts + 1, replay=piece.replay, fresh=False)
 
-    def _take_next(self, lane: Row) -> LeaseRow | Passed | None:
+    def _take_next(self, lane: LaneRow) -> LeaseRow | Passed | None:
         if self.horizon is None:
             self.horizon = self.tx.horizon(lane.last)
             if self.upto is not None:
@@ -174,7 +177,7 @@ class LaneClaim:
         lease = self._lease_range(lane, found, attempts=1, replay=0, fresh=True)
         return replace(lease, simple=True) if isinstance(lease, LeaseRow) and self._simple(lane) else lease
 
-    def _full(self, lane: Row) -> bool:
+    def _full(self, lane: LaneRow) -> bool:
         low, high = slice_of(lane.lane, self.group.lanes)
         blocked = self.tx.one(
             "claim.blocked",
@@ -185,12 +188,14 @@ class LaneClaim:
         )
         return blocked is not None and blocked.rows >= limits.BLOCKED_PER_LANE
 
-    def _simple(self, lane: Row) -> bool:
+    def _simple(self, lane: LaneRow) -> bool:
         """Whether the group has nothing but ranges of events as they come: then the next claim can be made at once."""
         odd = lane.has_rows or lane.has_dated or lane.has_returned or self.group.circuit is not None
         return not odd and self.group.lanes == 1 and len(self.group.spans) == 1 and self.group.spans[0].everything
 
-    def _lease_range(self, lane: Row, found: Range, *, attempts: int, replay: int, fresh: bool) -> LeaseRow | Passed:
+    def _lease_range(
+        self, lane: LaneRow, found: Range, *, attempts: int, replay: int, fresh: bool
+    ) -> LeaseRow | Passed:
         total = (lane.total or 0) + found.members + len(found.holes) if fresh else None
         earlier: Steps = ()
         if self.group.lived(replay, found.low):
@@ -218,7 +223,7 @@ class LaneClaim:
 
     def _open(
         self,
-        lane: Row,
+        lane: LaneRow,
         *,
         members: int,
         binding: int = 0,
@@ -286,4 +291,5 @@ class LaneClaim:
         rows, events = (
             self._last("lease.open", lease, **params) if last else (self.tx.rows("lease.open", **params), None)
         )
-        return replace(lease, id=LeaseId(rows[0].id), token=Token(rows[0].token), events=events)
+        opened: OpenedRow = rows[0]
+        return replace(lease, id=LeaseId(opened.id), token=Token(opened.token), events=events)

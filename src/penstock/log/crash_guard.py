@@ -9,10 +9,11 @@ from penstock.core.group import Group
 from penstock.core.lease import DEATHS
 from penstock.core.limits import SOLO_DEATHS
 from penstock.log import audit
-from penstock.stores.base import Row, Transaction
+from penstock.stores.base import Transaction
+from penstock.stores.rows import DeathRow
 
 
-def count_deaths(rows: Sequence[Row]) -> list[int]:
+def count_deaths(rows: Sequence[DeathRow]) -> list[int]:
     """The leases of deaths that count, newest first. Of expired leases that overlapped in time only one does: a host
     that loses power with ten leases is one death."""
     counted: list[int] = []

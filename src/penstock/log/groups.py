@@ -10,7 +10,8 @@ from penstock.core.group import Group
 from penstock.core.retry import Retry
 from penstock.errors import UnknownGroup
 from penstock.log.transact import look
-from penstock.stores.base import Row, Store, Transaction
+from penstock.stores.base import Store, Transaction
+from penstock.stores.rows import GroupRow
 
 
 def find(tx: Transaction, stream: str, group_name: str) -> Group | None:
@@ -46,7 +47,7 @@ def every(tx: Transaction, stream: str | None = None, group_name: str | None = N
     return [of(row) for row in tx.rows("group.find", stream=stream, group_name=group_name, lease=None)]
 
 
-def of(row: Row) -> Group:
+def of(row: GroupRow) -> Group:
     """The group in a row that has its columns and its bindings."""
     bound = orjson.loads(row.bindings)
     spans = []
@@ -80,7 +81,7 @@ def of(row: Row) -> Group:
     )
 
 
-def _circuit(row: Row) -> Circuit | None:
+def _circuit(row: GroupRow) -> Circuit | None:
     if row.circuit_opened_at is None:
         return None
     return Circuit(

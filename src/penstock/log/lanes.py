@@ -7,6 +7,7 @@ from penstock.core.lanes import check_lanes, children, slice_of
 from penstock.errors import InFlight, InvalidInput
 from penstock.log import audit
 from penstock.stores.base import Transaction
+from penstock.stores.rows import CursorRow, ReturnedRow
 
 
 def double_lanes(tx: Transaction, group: Group, by: str) -> int:
@@ -17,14 +18,15 @@ def double_lanes(tx: Transaction, group: Group, by: str) -> int:
         raise InvalidInput("Only ordered and keyed groups have lanes.")
     if tx.one("group.open_lease", group_id=group.group_id) is not None:
         raise InFlight("The group has open leases; pause it and wait until they end.")
-    rows = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
+    rows: list[CursorRow] = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
     starts = [0] * lanes
     matched = group.matched_before
     for row in rows:
         matched += row.total or 0
         for child in children(row.lane):
             starts[child] = group.starts[row.lane] if row.cursor is None else row.cursor
-    for piece in tx.rows("returned.all", group_id=group.group_id):
+    returned: list[ReturnedRow] = tx.rows("returned.all", group_id=group.group_id)
+    for piece in returned:
         for child in children(piece.lane):
             low, high = slice_of(child, lanes)
             tx.run("returned.split", id=piece.id, lane=child, lanes=lanes, first_bucket=low, last_bucket=high)

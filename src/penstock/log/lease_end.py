@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from penstock.core.lease import Failure, LeaseOutcome, Settled
-from penstock.stores.base import Row, Transaction
+from penstock.stores.base import Transaction
+from penstock.stores.rows import LeaseRecord
 
 
 def end_lease(
     tx: Transaction,
-    lease: Row,
+    lease: LeaseRecord,
     outcome: LeaseOutcome,
     counts: Settled,
     now: datetime,
@@ -40,7 +41,7 @@ def end_lease(
     )
 
 
-def give_back_all(tx: Transaction, lease: Row, outcome: LeaseOutcome, now: datetime) -> Settled:
+def give_back_all(tx: Transaction, lease: LeaseRecord, outcome: LeaseOutcome, now: datetime) -> Settled:
     """End a lease of which nothing was done; everything in it goes back."""
     counts = Settled(0, 0, 0, lease.members)
     end_lease(tx, lease, outcome, counts, now, upto=lease.low)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from penstock.core.group import Group
 from penstock.core.lease import Steps
 from penstock.stores.base import Transaction
+from penstock.stores.rows import RangeBeforeRow, RowBeforeRow
 
 
 def earlier(tx: Transaction, group: Group, lane: int, low: int, high: int, now_in_this_life: int) -> Steps:
@@ -17,14 +18,16 @@ def earlier(tx: Transaction, group: Group, lane: int, low: int, high: int, now_i
     """
     changes: dict[int, int] = defaultdict(int)
     where = {"group_id": group.group_id, "low": low, "high": high}
-    for lease in tx.rows("claim.ranges_before", lane=lane, lanes=group.lanes, **where):
+    ranges: list[RangeBeforeRow] = tx.rows("claim.ranges_before", lane=lane, lanes=group.lanes, **where)
+    for lease in ranges:
         changes[max(lease.low, low) + 1] += 1
         changes[lease.high + 1] -= 1
         for hole in lease.holes:  # an event with a row of its own
             if max(lease.low, low) < hole <= high:
                 changes[hole] -= 1
                 changes[hole + 1] += 1
-    for row in tx.rows("claim.rows_before", **where):
+    rows: list[RowBeforeRow] = tx.rows("claim.rows_before", **where)
+    for row in rows:
         changes[row.offset] += row.claims
         changes[row.offset + 1] -= row.claims
     steps: list[tuple[int, int]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -14,15 +14,16 @@ from penstock.core.lease import DEATHS, Failure, alone, suspect_parts
 from penstock.core.lifecycle import next_attempt
 from penstock.errors import NotInLease
 from penstock.log.lease_end import error_of
-from penstock.stores.base import Row, Transaction
+from penstock.stores.base import Transaction
+from penstock.stores.rows import LeaseRecord, MemberRow, Place, bounds
 
 Jitter = Callable[[], float]
 
 
-def give_back(tx: Transaction, lease: Row, group: Group, now: datetime, reason: Reason) -> None:
+def give_back(tx: Transaction, lease: LeaseRecord, group: Group, now: datetime, reason: Reason) -> None:
     """Put what an ended lease holds back: the range as one returned range, rows as PENDING."""
     if lease.offsets is None:
-        add_returned(tx, lease, lease.low, lease.high, lease.members, now, reason, now)
+        add_returned(tx, lease, *bounds(lease), lease.members, now, reason, now)
     else:
         back = unblamed(reason)
         write_rows(tx, lease, group, [Given(offset, now, back) for offset in lease.offsets], now)
@@ -30,7 +31,7 @@ def give_back(tx: Transaction, lease: Row, group: Group, now: datetime, reason: 
 
 def add_returned(
     tx: Transaction,
-    lease: Row,
+    lease: LeaseRecord,
     low: int,
     high: int,
     members: int,
@@ -81,7 +82,7 @@ class Given(NamedTuple):
     fate: Fate
 
 
-def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now: datetime) -> None:
+def write_rows(tx: Transaction, lease: LeaseRecord, group: Group, rows: list[Given], now: datetime) -> None:
     """Write exceptions: new rows out of a range, changed ones out of a list; each leaves a line in the attempt log."""
     if not rows:
         return
@@ -98,13 +99,14 @@ def write_rows(tx: Transaction, lease: Row, group: Group, rows: list[Given], now
         "rows": [{"members": members, **fate._asdict()} for fate, members in alike.items()],
     }
     if lease.offsets is None:
+        low, _ = bounds(lease)
         written = tx.run(
             "settle.insert_rows",
             stream=group.stream,
             group_name=group.group_name,
             attempts=lease.attempts,
             replays=lease.replay,
-            lived=group.lived(lease.replay, lease.low),
+            lived=group.lived(lease.replay, low),
             **common,
         )
     else:
@@ -127,7 +129,7 @@ def bury(offset: int, failure: Failure, now: datetime) -> Given:
     return Given(offset, now, Fate(State.DEAD, None, 1, failure.message, failure.code, "dead", now, None, *kind))
 
 
-def fail(group: Group, member: Row | Member, failure: Failure, now: datetime, jitter: Jitter) -> Given:
+def fail(group: Group, member: MemberRow, failure: Failure, now: datetime, jitter: Jitter) -> Given:
     """A failed attempt: PENDING after the stored backoff, or DEAD when the budget or the age is used up."""
     due = next_attempt(
         group.retry,
@@ -145,7 +147,7 @@ def fail(group: Group, member: Row | Member, failure: Failure, now: datetime, ji
     return Given(member.offset, due, fate)
 
 
-def suspect(lease: Row, failures: Mapping[int, Failure], now: datetime) -> list[Given]:
+def suspect(lease: LeaseRecord, failures: Mapping[int, Failure], now: datetime) -> list[Given]:
     """One of these took its process down, or made a call of many raise: they come back in parts, unblamed for now."""
     parts = suspect_parts(lease.id, [*failures])
 
@@ -186,7 +188,7 @@ class Member(NamedTuple):
     failures: int = 0
 
 
-def all_alike(group: Group, lease: Row) -> bool:
+def all_alike(group: Group, lease: LeaseRecord) -> bool:
     """Whether a lease holds every event of its stream between two offsets, and keys and ages of them do not matter."""
     if lease.offsets is not None or lease.lanes > 1 or lease.holes or group.ordered:
         return False
@@ -196,12 +198,12 @@ def all_alike(group: Group, lease: Row) -> bool:
 def members_of(
     tx: Transaction,
     group: Group,
-    lease: Row,
+    lease: LeaseRecord,
     *,
     upto: int | None = None,
     offsets: list[int] | None = None,
     keys: list[str] | None = None,
-) -> list[Row]:
+) -> list[MemberRow]:
     """Members of a lease: all, up to an offset, some by offset or those of some keys; with their earlier failures, and
     with their age where the group asks for it."""
     aged = group.retry.max_age_seconds is not None
@@ -229,8 +231,17 @@ def members_of(
     return tx.rows("settle.members", keys=keys, **where)
 
 
-def count_wanted(tx: Transaction, group: Group, where: Row, low: int, high: int, *, without_rows: bool = False) -> int:
-    """How many events of (low, high] fall to the lane of a lease or a returned range, without its holes."""
+def count_wanted(
+    tx: Transaction,
+    group: Group,
+    where: Place,
+    low: int,
+    high: int,
+    *,
+    holes: Sequence[int] = (),
+    without_rows: bool = False,
+) -> int:
+    """How many events of (low, high] fall to the lane of a lease or a returned range, without the holes of a lease."""
     first, last = slice_of(where.lane, where.lanes)
     span = group.span(where.binding)
     row = tx.one(
@@ -239,7 +250,7 @@ def count_wanted(tx: Transaction, group: Group, where: Row, low: int, high: int,
         low=low,
         high=high,
         without_rows_of=group.group_id if without_rows else None,
-        holes=list(getattr(where, "holes", ())),
+        holes=list(holes),
         first_bucket=first,
         last_bucket=last,
         binding=where.binding,

@@ -9,7 +9,8 @@ from datetime import datetime
 from penstock.core import limits
 from penstock.core.group import Group
 from penstock.core.lanes import slice_of
-from penstock.stores.base import Row, Transaction
+from penstock.stores.base import Transaction
+from penstock.stores.rows import LaneRow, RangeRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Stretch:
     """Where the events of a range are looked for, and how many of them are wanted."""
 
     group: Group
-    lane: Row
+    lane: LaneRow
     binding: int
     low: int
     high: int
@@ -69,8 +70,9 @@ def find(tx: Transaction, where: Stretch, *, attempts: int, replay: int, because
     return Range(where.binding, where.low, row.high, row.members, row.holes, row.scanned, new_rows, row.found, whole)
 
 
-def _plainly(tx: Transaction, where: Stretch) -> tuple[Row, bool]:
+def _plainly(tx: Transaction, where: Stretch) -> tuple[RangeRow, bool]:
     group, low, high, most = where.group, where.low, where.high, where.most
+    row: RangeRow | None
     if group.span(where.binding).everything:
         if group.lanes == 1:
             row = tx.one("claim.whole_range", stream=group.stream, low=low, high=high, most=most)
@@ -90,15 +92,16 @@ def _odd(tx: Transaction, where: Stretch, high: int) -> bool:
     return row is not None and bool(row.any)
 
 
-def _carefully(tx: Transaction, where: Stretch) -> Row:
+def _carefully(tx: Transaction, where: Stretch) -> RangeRow:
     """Looking closely costs more per event, and the range may end early: look at little more than is wanted."""
     everything, most, lanes = where.group.span(where.binding).everything, where.most, where.group.lanes
     params = {"now": where.now, "holes": limits.HOLES_PER_LEASE, **_share(where), **_turn(where)}
     if everything and tx.finds_lanes:
-        row = tx.one("claim.careful_lane", reach=_reach(where), scan=limits.PASS_STRETCH, **params)
+        block, params = "claim.careful_lane", params | {"reach": _reach(where), "scan": limits.PASS_STRETCH}
     else:
         scan = min(max(limits.SCAN, 2 * most), max(limits.PASS_STRETCH, 2 * most * lanes))
-        row = tx.one("claim.careful_range", scan=scan, **params, **_filter(where))
+        block, params = "claim.careful_range", params | {"scan": scan} | _filter(where)
+    row: RangeRow | None = tx.one(block, **params)
     assert row is not None
     return row
 

@@ -18,7 +18,8 @@ from penstock.log import claim, groups, release, settle
 from penstock.log.lease_end import give_back_all
 from penstock.log.outcomes import count_wanted, give_back
 from penstock.log.transact import look, transact
-from penstock.stores.base import Row, Store, Transaction
+from penstock.stores.base import Store, Transaction
+from penstock.stores.rows import HeldRow, LeaseRecord, UnsettledRow, bounds
 
 CLAIMED_BY = "reader:"
 
@@ -119,18 +120,18 @@ def _next_known(tx: Transaction, group: Group, reader: str, after: int) -> int |
             return None
         after = int(row.claim)
         now = tx.now()
-        leases = tx.rows("reader.leases", reader=reader, claim=after)
+        leases: list[LeaseRecord] = tx.rows("reader.leases", reader=reader, claim=after)
         if leases and not any(_lost(lease, now) for lease in leases):
             return after
         for lease in leases:
             give_back_lease(tx, group, lease.id)
 
 
-def _lost(lease: Row, now: datetime) -> bool:
+def _lost(lease: HeldRow, now: datetime) -> bool:
     """Whether a lease is no longer its reader's: neither open, nor settled by it."""
     if lease.outcome is None:
-        return bool(lease.expires_at <= now)
-    return bool(lease.outcome != LeaseOutcome.SETTLED)
+        return lease.expires_at <= now
+    return lease.outcome != LeaseOutcome.SETTLED
 
 
 def settle_upto(tx: Transaction, stream: str, group_name: str, reader: str, number: int) -> list[int]:
@@ -141,12 +142,13 @@ def settle_upto(tx: Transaction, stream: str, group_name: str, reader: str, numb
     if row is None or row.group_id != groups.get(tx, stream, group_name).group_id:
         raise UnknownReader(f"The group {group_name!r} on {stream!r} has no claim {number} of a reader {reader!r}.")
     lost = []
-    for lease in tx.rows("reader.unsettled", reader=reader, upto=number):
+    leases: list[UnsettledRow] = tx.rows("reader.unsettled", reader=reader, upto=number)
+    for lease in leases:
         try:
             with tx.savepoint():
                 settle.settle_in(tx, lease.id, lease.token, Settlement(upto=lease.high))
         except LeaseLost:
-            lost.append(int(lease.claim))
+            lost.append(lease.claim)
     return lost
 
 
@@ -155,7 +157,7 @@ def hold(tx: Transaction, reader: str, number: int, lease_seconds: float, *, ski
 
     A claim that this reader has settled contains what it contained, as long as its events are there.
     """
-    leases = tx.rows("reader.leases", reader=reader, claim=number)
+    leases: list[LeaseRecord] = tx.rows("reader.leases", reader=reader, claim=number)
     if not leases:
         raise UnknownReader(f"There is no claim {number} of a reader {reader!r} in this log.")
     group = groups.get(tx, leases[0].stream, leases[0].group_name)
@@ -171,7 +173,7 @@ def hold(tx: Transaction, reader: str, number: int, lease_seconds: float, *, ski
     return held
 
 
-def _keep(tx: Transaction, group: Group, lease: Row, number: int, lease_seconds: float) -> None:
+def _keep(tx: Transaction, group: Group, lease: LeaseRecord, number: int, lease_seconds: float) -> None:
     if lease.outcome == LeaseOutcome.SETTLED:
         if _count(tx, group, lease) != lease.members:
             raise ClaimLost(f"Events of lease {lease.id} (claim {number} of {lease.claimed_by}) were removed since.")
@@ -184,15 +186,15 @@ def _keep(tx: Transaction, group: Group, lease: Row, number: int, lease_seconds:
         raise ClaimLost(f"Claim {number} of {lease.claimed_by}: {error.message}") from error
 
 
-def _count(tx: Transaction, group: Group, lease: Row) -> int:
+def _count(tx: Transaction, group: Group, lease: LeaseRecord) -> int:
     """How many members a settled lease has now: prune and rewind remove what is finished."""
     if lease.offsets is None:
-        return count_wanted(tx, group, lease, lease.low, lease.high)
+        return count_wanted(tx, group, lease, *bounds(lease), holes=lease.holes)
     row = tx.one("reader.there", group_id=group.group_id, offsets=lease.offsets)
     return 0 if row is None else int(row.members)
 
 
-def _row(lease: Row, group: Group) -> LeaseRow:
+def _row(lease: LeaseRecord, group: Group) -> LeaseRow:
     whole = lease.offsets is None and not lease.holes and group.span(lease.binding).everything
     return LeaseRow(
         LeaseId(lease.id),
@@ -220,7 +222,8 @@ def _row(lease: Row, group: Group) -> LeaseRow:
 def check_held(tx: Transaction, tokens: Mapping[int, int]) -> None:
     """`ClaimLost` unless every lease is open, or settled, under its token."""
     now = tx.now()
-    found = {lease.id: lease for lease in tx.rows("reader.held", ids=sorted(tokens))}
+    leases: list[HeldRow] = tx.rows("reader.held", ids=sorted(tokens))
+    found = {lease.id: lease for lease in leases}
     for lease_id, token in tokens.items():
         lease = found.get(lease_id)
         if lease is None or lease.token != token or _lost(lease, now):
@@ -230,10 +233,10 @@ def check_held(tx: Transaction, tokens: Mapping[int, int]) -> None:
 
 def give_back_lease(tx: Transaction, group: Group, lease_id: int) -> int:
     """End a lease, expired or not, whose holder is not in the middle of its settle; returns its members."""
-    lease = tx.one("lease.lock", id=lease_id)
+    lease: LeaseRecord | None = tx.one("lease.lock", id=lease_id)
     if lease is None or lease.outcome is not None:
         return 0
     now = tx.now()
     give_back(tx, lease, group, now, Reason.RELEASED)
     give_back_all(tx, lease, LeaseOutcome.RELEASED, now)
-    return int(lease.members)
+    return lease.members

@@ -12,7 +12,8 @@ from penstock.log import audit, checks, groups
 from penstock.log.reader_claims import CLAIMED_BY, give_back_lease
 from penstock.log.selection import Moved
 from penstock.log.transact import look, transact
-from penstock.stores.base import Row, Store, Transaction
+from penstock.stores.base import Store, Transaction
+from penstock.stores.rows import OpenRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +33,14 @@ def listed(store: Store, stream: str, group: str) -> list[Reader]:
 
 def _listed(tx: Transaction, stream: str, group_name: str) -> list[Reader]:
     group = groups.get(tx, stream, group_name)
-    by_name: dict[str, list[Row]] = {}
-    for lease in tx.rows("reader.open", group_id=group.group_id, claimed_by=None):
+    by_name: dict[str, list[OpenRow]] = {}
+    leases: list[OpenRow] = tx.rows("reader.open", group_id=group.group_id, claimed_by=None)
+    for lease in leases:
         by_name.setdefault(lease.claimed_by.removeprefix(CLAIMED_BY), []).append(lease)
-    return [_reader(name, leases) for name, leases in sorted(by_name.items())]
+    return [_reader(name, held) for name, held in sorted(by_name.items())]
 
 
-def _reader(name: str, leases: Sequence[Row]) -> Reader:
+def _reader(name: str, leases: Sequence[OpenRow]) -> Reader:
     return Reader(
         name,
         sum(lease.members for lease in leases),
@@ -60,7 +62,7 @@ def _release(tx: Transaction, stream: str, group_name: str, reader: str, dry_run
     group = groups.locked(tx, stream, group_name)
     if tx.one("reader.known", reader=reader, group_id=group.group_id) is None:
         raise UnknownReader(f"No reader {reader!r} has ever claimed from {group_name!r} on {stream!r}.")
-    leases = tx.rows("reader.open", group_id=group.group_id, claimed_by=f"{CLAIMED_BY}{reader}")
+    leases: list[OpenRow] = tx.rows("reader.open", group_id=group.group_id, claimed_by=f"{CLAIMED_BY}{reader}")
     if dry_run:
         return sum(lease.members for lease in leases)
     count = sum(give_back_lease(tx, group, lease.id) for lease in leases)

@@ -17,7 +17,8 @@ from penstock.log import crash_guard, groups
 from penstock.log.lease_end import end_lease
 from penstock.log.outcomes import add_returned, fail, members_of, remember_kinds, suspect, write_rows
 from penstock.log.transact import look, transact
-from penstock.stores.base import Row, Store, Transaction
+from penstock.stores.base import Store, Transaction
+from penstock.stores.rows import GroupName, LeaseRecord, bounds
 
 
 def reap(
@@ -41,7 +42,7 @@ def expired_groups(tx: Transaction, named: Sequence[tuple[str, str]] | None) -> 
     """Stream and name of the groups (of these, or of all) that have an expired lease."""
     streams = None if named is None else [stream for stream, _ in named]
     names = None if named is None else [name for _, name in named]
-    rows = tx.rows("reap.groups", streams=streams, names=names, now=tx.now())
+    rows: list[GroupName] = tx.rows("reap.groups", streams=streams, names=names, now=tx.now())
     return [(row.stream, row.group_name) for row in rows]
 
 
@@ -55,14 +56,13 @@ def reap_group(tx: Transaction, stream: str, group_name: str) -> int:
 
 def end_expired(tx: Transaction, group: Group, ids: list[int], now: datetime) -> int:
     """End these leases, but for those whose holder is settling right now."""
-    ended = 0
-    for lease in tx.rows("reap.lock", ids=sorted(ids), now=now):
+    leases: list[LeaseRecord] = tx.rows("reap.lock", ids=sorted(ids), now=now)
+    for lease in leases:
         _reap(tx, group, lease, now)
-        ended += 1
-    return ended
+    return len(leases)
 
 
-def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
+def _reap(tx: Transaction, group: Group, lease: LeaseRecord, now: datetime) -> None:
     message = f"lease_expired: {lease.claimed_by} since {lease.claimed_at.isoformat()}"
     failure = fingerprint.of_text("lease_expired", message)
     counts = Settled(0, 0, 0, lease.members)
@@ -70,7 +70,7 @@ def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
         counts = _blame(tx, group, lease, failure, now)
     elif lease.offsets is None:
         members = members_of(tx, group, lease)
-        for low, high, count in cut([row.offset for row in members], lease.low, lease.high):
+        for low, high, count in cut([row.offset for row in members], *bounds(lease)):
             add_returned(tx, lease, low, high, count, now, Reason.SUSPECT, now, failure)
     else:
         write_rows(tx, lease, group, suspect(lease, dict.fromkeys(lease.offsets, failure), now), now)
@@ -78,7 +78,7 @@ def _reap(tx: Transaction, group: Group, lease: Row, now: datetime) -> None:
     end_lease(tx, lease, LeaseOutcome.EXPIRED, counts, now, upto=lease.low, because=failure)
 
 
-def _blame(tx: Transaction, group: Group, lease: Row, failure: Failure, now: datetime) -> Settled:
+def _blame(tx: Transaction, group: Group, lease: LeaseRecord, failure: Failure, now: datetime) -> Settled:
     """The process died while this event was alone with it."""
     (member,) = members_of(tx, group, lease)
     given = fail(group, member, failure, now, random.random)

@@ -12,16 +12,17 @@ from penstock.log import groups
 from penstock.log.lease_end import give_back_all
 from penstock.log.outcomes import give_back
 from penstock.log.transact import transact
-from penstock.stores.base import Row, Store, Transaction
+from penstock.stores.base import Store, Transaction
+from penstock.stores.rows import GroupRow, LeaseRecord
 
 
-def holder(tx: Transaction, lease_id: int, token: int) -> tuple[Row, Group, datetime]:
+def holder(tx: Transaction, lease_id: int, token: int) -> tuple[LeaseRecord, Group, datetime]:
     """The open lease, locked, with its group and the time; `LeaseLost` for anybody but its holder."""
     lease, group = locked(tx, lease_id, token)
     return lease, group, check_open(tx, lease)
 
 
-def check_open(tx: Transaction, lease: Row) -> datetime:
+def check_open(tx: Transaction, lease: LeaseRecord) -> datetime:
     """The time, if the lease is neither ended nor expired."""
     now = tx.now()
     if lease.outcome is not None:
@@ -31,12 +32,15 @@ def check_open(tx: Transaction, lease: Row) -> datetime:
     return now
 
 
-def locked(tx: Transaction, lease_id: int, token: int) -> tuple[Row, Group]:
+def locked(tx: Transaction, lease_id: int, token: int) -> tuple[LeaseRecord, Group]:
     """The lease, open or not, locked, with its group; `LeaseLost` for another token."""
     of_lease = {"stream": None, "group_name": None, "lease": lease_id}
+    lease: LeaseRecord | None
+    group: GroupRow | None
     lease, group = tx.both(("lease.lock", {"id": lease_id}), ("group.find", of_lease))
     if lease is None or lease.token != token:
         raise LeaseLost(f"Lease {lease_id} is not held with this token.")
+    assert group is not None, "a lease has a group"
     return lease, groups.of(group)
 
 

@@ -12,6 +12,7 @@ from penstock.log.lease_end import give_back_all
 from penstock.log.outcomes import give_back
 from penstock.log.transact import transact
 from penstock.stores.base import Store, Transaction
+from penstock.stores.rows import LeaseRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def _raise(tx: Transaction) -> list[str]:
 def _end_leases(tx: Transaction, stream: str, group_name: str, by: str) -> int:
     group = groups.locked(tx, stream, group_name)
     now = tx.now()
-    leases = tx.rows("rewind.open", group_id=group.group_id)
+    leases: list[LeaseRecord] = tx.rows("rewind.open", group_id=group.group_id)
     for lease in leases:
         give_back(tx, lease, group, now, Reason.RELEASED)
         give_back_all(tx, lease, LeaseOutcome.RELEASED, now)

@@ -14,7 +14,8 @@ from penstock.log.lease_end import error_of, give_back_all
 from penstock.log.outcomes import count_wanted, give_back
 from penstock.log.selection import Moved
 from penstock.log.transact import transact
-from penstock.stores.base import Row, Store, Transaction
+from penstock.stores.base import Store, Transaction
+from penstock.stores.rows import CursorRow, EndedRow, LeaseRecord, ReturnedRow
 
 
 def rewind(store: Store, stream: str, group: str, to: Position, *, state: str, dry_run: bool, by: str | None) -> Moved:
@@ -39,7 +40,7 @@ def _rewind(
     if pruned is not None and target < pruned.upto:
         raise Pruned(f"Events of {stream!r} up to offset {pruned.upto} were pruned; {target} lies before that.")
     now = tx.now()
-    rows = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
+    rows: list[CursorRow] = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
     if dry_run and (known := stats.passed_above(tx, group, rows, target)) is not None:
         return known
     cursors = {row.lane: group.starts[row.lane] if row.cursor is None else row.cursor for row in rows}
@@ -53,9 +54,10 @@ def _rewind(
     number = max(group.rewinds, ended.replays) + 1  # above that of each life that ends: no idempotency key comes twice
     tx.run("rewind.log_rows", group_id=group.group_id, target=target, by=by, replay=number, now=now)
     tx.run("rewind.drop_returned", group_id=group.group_id, target=target)
-    for piece in tx.rows("rewind.crossing", group_id=group.group_id, target=target):
-        left = count_wanted(tx, group, piece, piece.low, target, without_rows=True)
-        tx.run("rewind.trim_returned", id=piece.id, target=target, members=left)
+    crossing: list[ReturnedRow] = tx.rows("rewind.crossing", group_id=group.group_id, target=target)
+    for returned in crossing:
+        left = count_wanted(tx, group, returned, returned.low, target, without_rows=True)
+        tx.run("rewind.trim_returned", id=returned.id, target=target, members=left)
     tx.run(
         "group.rewound",
         group_id=group.group_id,
@@ -86,14 +88,15 @@ def _rewind(
 
 def _end_leases(tx: Transaction, group: Group, now: datetime) -> None:
     """What they hold comes back like a release; the part above the target is then swept with the rest."""
-    for lease in tx.rows("rewind.open", group_id=group.group_id):
+    leases: list[LeaseRecord] = tx.rows("rewind.open", group_id=group.group_id)
+    for lease in leases:
         give_back(tx, lease, group, now, Reason.RELEASED)
         give_back_all(tx, lease, LeaseOutcome.REWOUND, now)
 
 
-def _ended(tx: Transaction, group: Group, target: int) -> Row:
+def _ended(tx: Transaction, group: Group, target: int) -> EndedRow:
     """How far the rows reach whose lives end, and the greatest number of such a life."""
-    row = tx.one("rewind.ended", group_id=group.group_id, target=target)
+    row: EndedRow | None = tx.one("rewind.ended", group_id=group.group_id, target=target)
     assert row is not None
     return row
 

@@ -87,6 +87,7 @@ def settle_in(
     if lease.outcome == LeaseOutcome.SETTLED:
         if lease.digest != digest:
             raise SettleMismatch(f"Lease {lease_id} was settled with other outcomes.")
+        assert lease.answer is not None, "a settled lease has an answer"
         return Settled(*lease.answer)
     now = release.check_open(tx, lease)
     if said.unavailable is not None:

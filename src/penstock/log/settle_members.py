@@ -27,7 +27,8 @@ from penstock.log.outcomes import (
     unblamed,
     write_rows,
 )
-from penstock.stores.base import Row, Transaction
+from penstock.stores.base import Transaction
+from penstock.stores.rows import LeaseRecord, MemberRow, bounds
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class MemberOutcomes:
     """What becomes of the members of one lease."""
 
     tx: Transaction
-    lease: Row
+    lease: LeaseRecord
     group: Group
     now: datetime
     jitter: Jitter
@@ -43,7 +44,7 @@ class MemberOutcomes:
     failed: dict[int, Failure] = field(default_factory=dict)
     dead: dict[int, Failure] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
-    known: dict[int, Row | Member] = field(default_factory=dict)
+    known: dict[int, MemberRow] = field(default_factory=dict)
     _listed: Set[int] = field(init=False)
     _buried_upto: int = 0  # what a range gives back begins behind those that became too old
 
@@ -55,12 +56,13 @@ class MemberOutcomes:
         """Where the finished part of a range ends."""
         if self.lease.offsets is not None:
             return None
-        return self.lease.high if self.said.upto is None else max(self.said.upto, self._buried_upto)
+        _, high = bounds(self.lease)
+        return high if self.said.upto is None else max(self.said.upto, self._buried_upto)
 
     @property
     def has_tail(self) -> bool:
         """Whether the end of a range comes back."""
-        return self.upto is not None and bool(self.upto < self.lease.high)
+        return self.upto is not None and self.upto < bounds(self.lease)[1]
 
     def check_members(self, careful: bool) -> None:
         """Every event that is named must be in the lease, and be named once.
@@ -74,8 +76,10 @@ class MemberOutcomes:
         wanted = {*named, *(self.said.event_effects if careful else ())}
         if len(named) != len({*named}):
             raise NotInLease("An event is named with two outcomes.")
-        if self.upto is not None and not self.lease.low <= self.upto <= self.lease.high:
-            raise NotInLease("`upto` lies outside the lease.")
+        if self.upto is not None:
+            low, high = bounds(self.lease)
+            if not low <= self.upto <= high:
+                raise NotInLease("`upto` lies outside the lease.")
         strangers = {offset for offset in self.said.event_effects if not self._may_hold(offset)}
         if not wanted and not strangers:
             return
@@ -89,14 +93,16 @@ class MemberOutcomes:
     def _may_hold(self, offset: int) -> bool:
         if self.lease.offsets is not None:
             return offset in self._listed
-        return bool(self.lease.low < offset <= self.lease.high)
+        low, high = bounds(self.lease)
+        return low < offset <= high
 
-    def _known(self, wanted: set[int], careful: bool) -> dict[int, Row | Member]:
+    def _known(self, wanted: set[int], careful: bool) -> dict[int, MemberRow]:
         """Those of the events that are members. Where nothing has to be known of them, they are not looked up: whether
         one is not of this stream is seen when its row is written."""
         lease = self.lease
         if all_alike(self.group, lease) and not careful:
-            return {offset: Member(offset) for offset in wanted if lease.low < offset <= lease.high}
+            low, high = bounds(lease)
+            return {offset: Member(offset) for offset in wanted if low < offset <= high}
         at_hand = self.said.keys
         if at_hand is not None and wanted <= at_hand.keys() and self.group.retry.max_age_seconds is None:
             return {offset: Member(offset, at_hand[offset]) for offset in wanted}
@@ -108,12 +114,13 @@ class MemberOutcomes:
         if why is None or self.group.retry.max_age_seconds is None:
             return
         back = [self.known[offset] for offset in sorted(self.released)]
-        end: list[Row] = []
-        if self.has_tail:
+        end: list[MemberRow] = []
+        if self.upto is not None and self.has_tail:
             end = [row for row in members_of(self.tx, self.group, self.lease) if row.offset > self.upto]
         taken = self.failed.keys() | self.dead.keys() | self.said.suspects.keys()
         young = False
         for row in [*back, *end]:
+            assert row.created_at is not None, "a group with `max_age_seconds` asks for it"
             old = row.offset not in taken and self.group.retry.too_old((self.now - row.created_at).total_seconds())
             if old:
                 self.known[row.offset] = row
@@ -122,7 +129,7 @@ class MemberOutcomes:
             if row.offset not in self.said.released:
                 young = young or not (old or row.offset in taken)
                 if not young:
-                    self._buried_upto = row.offset if row is not end[-1] else self.lease.high
+                    self._buried_upto = row.offset if row is not end[-1] else bounds(self.lease)[1]
 
     def failures(self) -> list[Failure]:
         """Everything that went wrong."""
@@ -137,21 +144,23 @@ class MemberOutcomes:
         """Rows for failures and for what is given back, then the unfinished end as one range."""
         given = self._outcomes()
         tail = 0
-        if self.has_tail:
-            assert self.upto is not None
+        upto = self.upto
+        if upto is not None and self.has_tail:
+            _, high = bounds(self.lease)
             # The range that comes back steps over what has a row of its own.
-            tail = count_wanted(self.tx, self.group, self.lease, self.upto, self.lease.high)
-            tail -= sum(one.offset > self.upto for one in given)
+            tail = count_wanted(self.tx, self.group, self.lease, upto, high, holes=self.lease.holes)
+            tail -= sum(one.offset > upto for one in given)
         if self.lease.offsets is not None:
             named = {one.offset for one in given}
             done = [offset for offset in self.lease.offsets if offset not in named]
             self._publish(done)
         write_rows(self.tx, self.lease, self.group, given, self.now)
         if tail:
-            assert self.upto is not None
+            assert upto is not None
+            _, high = bounds(self.lease)
             due = self.now + timedelta(seconds=self.said.due_after_seconds)
             because = self.said.unavailable
-            add_returned(self.tx, self.lease, self.upto, self.lease.high, tail, due, Reason.RELEASED, self.now, because)
+            add_returned(self.tx, self.lease, upto, high, tail, due, Reason.RELEASED, self.now, because)
         failed = sum(one.fate.failures and one.fate.state is State.PENDING for one in given)
         dead = sum(one.fate.state is State.DEAD for one in given)
         released = len(given) - failed - dead + tail

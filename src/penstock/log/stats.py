@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,6 +13,7 @@ from penstock.core.group import Group
 from penstock.log import groups
 from penstock.log.transact import look
 from penstock.stores.base import Row, Store, Transaction
+from penstock.stores.rows import CursorRow
 
 Counts = Mapping[str, int]  # per event type
 _LEASES_LOOKED_AT = 64  # of every lane, for the rate
@@ -144,7 +145,7 @@ def _population(counts: _Counts, group: Group, upto: int) -> int:
     return total
 
 
-def passed_above(tx: Transaction, group: Group, lanes: list[Row], target: int) -> int | None:
+def passed_above(tx: Transaction, group: Group, lanes: Sequence[CursorRow], target: int) -> int | None:
     """How many events above an offset a group's lanes have passed, from the counts of the log; None where these do not
     say: a group that filters by header, or a lane that has not come so far."""
     cursors = [group.starts[lane.lane] if lane.cursor is None else lane.cursor for lane in lanes]

@@ -1,7 +1,7 @@
 """The contract of a store: a transaction that runs named SQL blocks, and what the verbs need around it.
 
-The verbs (claim, settle, reap, …) are written once, in the modules beside this one. Each store brings the SQL of
-every block in its own dialect, in `.sql` files named after the verb.
+The verbs (claim, settle, reap, …) are written once, in `penstock.log`. Each store brings the SQL of every block in its
+own dialect, in `.sql` files named after the verb.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, LiteralString, Protocol
 
 from penstock.core.columns import Columns
 from penstock.core.event import EventColumns, NewEvent
@@ -19,7 +19,7 @@ from penstock.core.lease import LeaseRow
 from penstock.core.look import Sight
 from penstock.stores.clock import Clock
 
-Row = Any  # a row whose columns are attributes; each block's SQL says which
+Row = Any  # a row whose columns are attributes: see `rows`, or the block's SQL
 Call = tuple[str, dict[str, Any]]  # a block and its parameters
 StatementHook = Callable[[str, str], None]  # ("before" | "after", block): tests kill the process in here
 
@@ -103,7 +103,7 @@ class Store(Protocol):
     has_standbys: bool  # servers may follow this one and answer reads
     errors_abort: bool  # a statement that fails makes its transaction useless, unless a savepoint was set
     large_reads_need: tuple[str, ...]  # modules worth loading beforehand
-    blocks: Mapping[str, str]
+    blocks: Mapping[str, LiteralString]
     clock: Clock | None
     hook: StatementHook | None
 
@@ -162,6 +162,16 @@ class Store(Protocol):
 
     def in_own_words(self, sql: str) -> str:
         """A statement that names tables as `penstock.events`, as this database knows them."""
+
+    def table_name(self, table: str) -> str:
+        """A table of the user's as the block `pipeline.columns` takes its name."""
+
+    def insert_staged(self, table: str, columns: Sequence[str], keys: Sequence[str], binary: Set[str]) -> str:
+        """The statement that moves staged rows into a table of the user's, or upserts them by `keys`; its parameter is
+        a JSON array of attempts. The names of columns hold no quotes; `binary` are those that hold bytes."""
+
+    def staged_rows(self, columns: Sequence[str], values: Sequence[Sequence[Any]]) -> list[bytes]:
+        """Rows, given column by column, as `insert_staged` finds them; `InvalidPayload` for what no table takes."""
 
     def exists(self) -> bool:
         """Whether there is a database to connect to; a file is not created by asking."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OutboxNeedsTransaction, UnknownConnection
 from penstock.stores.base import Store
+from penstock.stores.blocks import percent
 
 if TYPE_CHECKING:
     import sqlite3
@@ -185,7 +184,7 @@ def _psycopg(connection: Any, sql: str, params: Mapping[str, Any] | None) -> Seq
     from psycopg.rows import tuple_row
 
     with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
-        cursor.execute(_percent(sql), params, prepare=False)
+        cursor.execute(percent(sql), params, prepare=False)
         return None if params is None else cursor.fetchone()
 
 
@@ -194,13 +193,8 @@ async def _psycopg_async(connection: Any, sql: str, params: Mapping[str, Any] | 
     from psycopg.rows import tuple_row
 
     async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-        await cursor.execute(_percent(sql), params, prepare=False)
+        await cursor.execute(percent(sql), params, prepare=False)
         return None if params is None else await cursor.fetchone()
-
-
-@cache
-def _percent(sql: str) -> str:
-    return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", sql)
 
 
 # --- SQLAlchemy and Django -------------------------------------------------------------------------------------------
@@ -244,7 +238,7 @@ def _django(store: Store, connection: Any) -> Caller:
 
     def execute(sql: str, params: Mapping[str, Any] | None) -> Sequence[Any] | None:
         with connection.cursor() as cursor:
-            cursor.execute(_percent(sql), dict(params) if params is not None else None)
+            cursor.execute(percent(sql), dict(params) if params is not None else None)
             return cursor.fetchone() if cursor.description else None
 
     return Caller(execute, connection.connection if store.kind == "postgresql" else None)

@@ -6,11 +6,11 @@ LISTEN on pooled connections.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, LiteralString
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from penstock.core import moments
@@ -22,9 +22,10 @@ from penstock.core.lease import LeaseRow
 from penstock.core.limits import BUSY_SECONDS, WAKE_EVERY_SECONDS
 from penstock.core.urls import without_password
 from penstock.errors import CommitUnknown, InvalidUrl, MissingDependency, StoreClosed, StoreUnavailable
-from penstock.stores import blocks
+from penstock.stores import blocks, tables
 from penstock.stores.base import StatementHook, Transaction
 from penstock.stores.clock import Clock
+from penstock.stores.postgres.table import insert_staged, staged_rows
 from penstock.stores.wake import Seldom, readable
 
 try:
@@ -64,7 +65,7 @@ class PostgresStore:
         self.libpq_url, self.schema = split_url(url)
         self.clock = clock
         self.hook = hook
-        self.blocks: Mapping[str, str] = blocks.load("postgres", self.schema)
+        self.blocks: Mapping[str, LiteralString] = blocks.load("postgres", self.schema)
         self._pool: Pool | None = ConnectionPool(
             self.libpq_url,
             min_size=0,
@@ -306,6 +307,15 @@ class PostgresStore:
 
     def in_own_words(self, sql: str) -> str:
         return blocks.in_schema(sql, self.schema)
+
+    def table_name(self, table: str) -> str:
+        return tables.quoted(table)
+
+    def insert_staged(self, table: str, columns: Sequence[str], keys: Sequence[str], binary: Set[str]) -> str:
+        return insert_staged(self.schema, table, columns, keys)
+
+    def staged_rows(self, columns: Sequence[str], values: Sequence[Sequence[Any]]) -> list[bytes]:
+        return staged_rows(columns, values)
 
     def exists(self) -> bool:
         return True  # connecting says more

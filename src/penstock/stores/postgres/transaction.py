@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import orjson
@@ -20,6 +18,7 @@ from penstock.core.event import EventColumns, NewEvent
 from penstock.core.user_sql import UserSqlError, check_user_sql
 from penstock.errors import CommitUnknown
 from penstock.stores.base import Call, Row
+from penstock.stores.blocks import percent
 from penstock.stores.postgres import faults
 
 if TYPE_CHECKING:
@@ -243,7 +242,7 @@ class PostgresTransaction:
         if hook is not None:
             hook("before", block)
         with self._connection.cursor() as cursor:
-            cursor.execute(named(self._store.blocks[block]), params, prepare=False)
+            cursor.execute(percent(self._store.blocks[block]), params, prepare=False)
             row = cast(Sequence[Any] | None, cursor.fetchone())
         if hook is not None:
             hook("after", block)
@@ -298,12 +297,6 @@ def unfold(bound: int, last: int) -> int:
     """An announced bound in full: 31 bits of it were announced, and it is near the sequence's last value."""
     distance = (last - bound) % 2**31
     return last - distance if distance < 2**30 else last - distance + 2**31
-
-
-@cache
-def named(sql: str) -> str:
-    """A statement in neutral form, for psycopg: `:name` becomes `%(name)s`."""
-    return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", sql)
 
 
 def placeholders(sql: str) -> str:

@@ -100,11 +100,10 @@ class Bench:
 
     def sql(self, statement: str, *params: Any) -> list[tuple[Any, ...]]:
         """Run a statement as the owner, in autocommit. It is written for PostgreSQL: `penstock.events`, `%s`."""
+        statement = self.log.store.in_own_words(statement)
         if self.log.store.kind == "sqlite":
-            statement = statement.replace("penstock.", "penstock_").replace("%s", "?")
+            statement = statement.replace("%s", "?")
             params = tuple(str(one) if isinstance(one, UUID) else one for one in params)
-        else:
-            statement = statement.replace("penstock.", f"{self._schema}.")
         cursor = self._connection.execute(statement, params)
         return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
@@ -115,10 +114,6 @@ class Bench:
         except self._refusal:
             return
         raise AssertionError(f"the database accepted: {statement}")
-
-    @property
-    def _schema(self) -> str:
-        return str(getattr(self.log.store, "schema", "penstock"))
 
     @property
     def _connection(self) -> Any:

@@ -1,41 +1,8 @@
--- name: outbox.insert
--- In the caller's transaction, in neutral form: `:name` becomes what the caller's driver understands. A function, because
--- a producer may not read events, and RETURNING is reading.
-select given from penstock.put_event(
-         cast(:stream as text), cast(:event_id as uuid), cast(:event_type as text), cast(:payload as bytea),
-         cast(:content_type as text), cast(cast(:headers as text) as jsonb), cast(cast(:metadata as text) as jsonb),
-         cast(:partition_key as text), cast(:ordering_key as text), cast(:bucket as smallint),
-         cast(:available_at as timestamptz)) as given
- where given is not null;
-
--- name: outbox.insert_at
--- The same with a time from the test clock.
-insert into penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
-                             ordering_key, bucket, available_at, created_at)
-values (cast(:stream as text), cast(:event_id as uuid), cast(:event_type as text), cast(:payload as bytea),
-        cast(:content_type as text), cast(cast(:headers as text) as jsonb), cast(cast(:metadata as text) as jsonb),
-        cast(:partition_key as text), cast(:ordering_key as text), cast(:bucket as smallint),
-        cast(:available_at as timestamptz), cast(:created_at as timestamptz))
-on conflict (event_id) do nothing
-returning "offset";
-
--- name: outbox.identity
--- Which log a connection would append to, however it is reached: the server's start, the database, the table.
-select cast(extract(epoch from pg_postmaster_start_time()) * 1000000 as bigint),
-       (select cast(d.oid as bigint) from pg_catalog.pg_database d where d.datname = current_database()),
-       cast(cast(to_regclass('penstock.events') as oid) as bigint);
-
--- name: outbox.find
--- Where an event is that was appended before, and whether it is the same.
-select "offset", same
-  from penstock.known_events(array[cast(:stream as text)], array[cast(:event_id as uuid)],
-                             array[cast(:event_type as text)], array[cast(:payload as bytea)]);
-
 -- name: append.single
 -- One event, and all that its transaction does: it is stored, and whoever waits is told (see wake.notify). No answer if its
 -- id is known.
-select given, case when not %(wake)s or pg_try_advisory_lock('penstock.runs'::regclass::oid::int, 1)
-                   then %(wake)s and pg_advisory_unlock('penstock.runs'::regclass::oid::int, 1)
+select given, case when not %(wake)s or pg_try_advisory_lock({{waiters}})
+                   then %(wake)s and pg_advisory_unlock({{waiters}})
                    else pg_notify(%(channel)s, '') is not null end as woke
   from penstock.settings()
  cross join lateral (
@@ -46,12 +13,10 @@ select given, case when not %(wake)s or pg_try_advisory_lock('penstock.runs'::re
  where given is not null;
 
 -- name: append.copy
-copy penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key,
-                      bucket, available_at) from stdin (format binary);
+copy penstock.events ({{event_fields}}) from stdin (format binary);
 
 -- name: append.copy_at
-copy penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key,
-                      bucket, available_at, created_at) from stdin (format binary);
+copy penstock.events ({{event_fields}}, created_at) from stdin (format binary);
 
 -- name: append.many
 -- Ids that may be known already: what is new is stored, the rest is reported.
@@ -62,15 +27,13 @@ select event_id from penstock.put_events(
 
 -- name: append.many_at
 -- The same with a time from the test clock.
-insert into penstock.events (stream, event_id, event_type, payload, content_type, headers, metadata, partition_key,
-                             ordering_key, bucket, available_at, created_at)
+insert into penstock.events ({{event_fields}}, created_at)
 select n.stream, n.event_id, n.event_type, n.payload, n.content_type, n.headers::jsonb, n.metadata::jsonb,
        n.partition_key, n.ordering_key, n.bucket, n.available_at, %(created_at)s::timestamptz
   from unnest(%(stream)b::text[], %(event_id)b::uuid[], %(event_type)b::text[], %(payload)b::bytea[],
               %(content_type)b::text[], %(headers)b::text[], %(metadata)b::text[], %(partition_key)b::text[],
               %(ordering_key)b::text[], %(bucket)b::smallint[], %(available_at)b::timestamptz[])
-    as n(stream, event_id, event_type, payload, content_type, headers, metadata, partition_key, ordering_key, bucket,
-         available_at)
+    as n({{event_fields}})
 on conflict (event_id) do nothing
 returning event_id;
 

@@ -1,50 +1,3 @@
--- name: horizon.last
--- First the sequence …
-select case when is_called then last_value else 0 end as last from penstock.events_offset_seq;
-
--- name: horizon.announced
--- … then, in a later statement, the bounds that appenders announced.
-select bound from penstock.announced() as a(bound);
-
--- name: horizon.replayed
--- What the primary has noted and this standby has replayed. Whatever had committed below it was replayed before it.
-select upto from penstock.standby_horizon;
-
--- name: horizon.note
--- For standbys. Whoever finds it locked leaves it to the other.
-update penstock.standby_horizon set upto = %(upto)s, at = clock_timestamp()
- where ctid in (select ctid from penstock.standby_horizon where upto < %(upto)s for update skip locked);
-
--- name: home.look
--- Whether this log was copied from another server, and whether a subscription still fills it.
-select pg_is_in_recovery() as standby,
-       not exists (select 1 from penstock.home) or exists (
-         select 1 from penstock.home h where h.system_identifier <> s.system_identifier) as copied,
-       exists (select 1 from pg_subscription_rel r join pg_subscription u on u.oid = r.srsubid
-                where r.srrelid = 'penstock.events'::regclass and u.subenabled) as subscribed
-  from pg_control_system() s;
-
--- name: home.leave
-delete from penstock.home;
-
--- name: home.settle
-insert into penstock.home (system_identifier) select system_identifier from pg_control_system();
-
--- name: clock.overridden
-select 1 from penstock.test_clock limit 1;
-
--- name: clock.override
-insert into penstock.test_clock default values;
-
--- name: claim.lanes
--- The cursor of every lane: the greatest high of its fresh leases.
-select l.lane, c.high as cursor, c.total
-  from generate_series(0, %(lanes)s - 1) as l(lane)
-  left join lateral (select high, total from penstock.leases
-                      where group_id = %(group_id)s and lanes = %(lanes)s and lane = l.lane and fresh
-                      order by high desc limit 1) c on true
- order by l.lane;
-
 -- name: claim.look
 -- All that a claimer wants to know, in one look, once it is its turn: the group with its bindings, every lane, the time.
 select * from penstock.claim_look(%(stream)s, %(group_name)s, %(now)s::timestamptz);
@@ -91,13 +44,11 @@ with unresolved as (
   select "offset", ordering_key, suspect_part as part, reason = 'retry' as failed,
          state = 'PENDING' and available_at <= %(now)s as due
     from penstock.deliveries
-   where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
-     and "offset" <= %(ceiling)s and in_order and state in ('PENDING', 'CLAIMED')
+   where {{lane_rows}} and "offset" <= %(ceiling)s and {{unresolved()}}
   union all
   select "offset", ordering_key, suspect_part, false, false
     from penstock.deliveries
-   where %(halts)s and group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
-     and "offset" <= %(ceiling)s and in_order and state = 'DEAD' and reason is distinct from 'skipped'
+   where %(halts)s and {{lane_rows}} and "offset" <= %(ceiling)s and {{halting()}}
 ), turns as (
   select "offset", part, bool_and(due and same) over turn as clear from (
     select *, part is not distinct from first_value(part) over turn
@@ -113,14 +64,13 @@ select "offset", part from turns
 update penstock.deliveries
    set state = 'CLAIMED', attempts = attempts + 1, claimed_at = %(now)s, claimed_by = %(claimed_by)s,
        lease = %(lease)s, updated_at = %(now)s
- where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'PENDING'
+ where {{these_rows}} and state = 'PENDING'
 returning "offset";
 
 -- name: claim.blocked
 select count(*) as rows from (
   select 1 from penstock.deliveries
-   where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
-     and in_order and state in ('PENDING', 'CLAIMED') and state = 'PENDING' and reason = 'blocked' limit %(most)s) b;
+   where {{lane_rows}} and {{unresolved()}} and state = 'PENDING' and reason = 'blocked' limit %(most)s) b;
 
 -- name: claim.exceptions
 -- Whether a range has anything to step over; it nearly never does. `high` is where it ends if it has not.
@@ -128,24 +78,22 @@ select exists (select 1 from penstock.deliveries
                 where group_id = %(group_id)s and "offset" > %(low)s and "offset" <= %(high)s
                   and bucket between %(first_bucket)s and %(last_bucket)s)
     or exists (select 1 from penstock.events
-                where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+                where {{in_range()}}
                   and available_at is not null and available_at > %(now)s)
     or (%(ordered)s and exists (
          select 1 from penstock.deliveries
-          where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
-            and ordering_key is not null and in_order and state in ('PENDING', 'CLAIMED')))
+          where {{lane_rows}} and ordering_key is not null and {{unresolved()}}))
     or (%(ordered)s and %(halts)s and exists (
          select 1 from penstock.deliveries
-          where group_id = %(group_id)s and bucket between %(first_bucket)s and %(last_bucket)s
-            and ordering_key is not null and in_order and state = 'DEAD' and reason is distinct from 'skipped')) as any;
+          where {{lane_rows}} and ordering_key is not null and {{halting()}})) as any;
 
 -- name: claim.whole_range
 -- No filter, one lane, nothing to step over: the index alone answers.
 select coalesce(case when count(*) = %(most)s then max("offset") end, %(high)s::bigint) as high, count(*)::int as members,
-       '{}'::bigint[] as holes, '{}'::bigint[] as delayed, '{}'::bigint[] as blocked, count(*)::int as scanned,
+       {{no_holes}}, count(*)::int as scanned,
        null as found
   from (select "offset" from penstock.events
-         where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+         where {{in_range()}}
          order by "offset" limit %(most)s) members;
 
 -- name: claim.lane_range
@@ -155,15 +103,11 @@ with counted as materialized (
   select count(*)::int as n, max("offset") as last from (
     select "offset" from penstock.events
      where stream = %(stream)s and "offset" > %(low)s and "offset" <= least(%(high)s, %(low)s::bigint + %(reach)s)
-       and coalesce(bucket, mod("offset", 256)) between %(first_bucket)s and %(last_bucket)s
+       and {{of_buckets()}}
      order by "offset" limit %(most)s) members
 )
-select case when n = %(most)s then last else %(high)s::bigint end as high, n as members, '{}'::bigint[] as holes,
-       '{}'::bigint[] as delayed, '{}'::bigint[] as blocked,
-       case when n > 0 then n
-            else (select count(*)::int from (select 1 from penstock.events
-                                         where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-                                         limit %(scan)s) s) end as scanned,
+select case when n = %(most)s then last else %(high)s::bigint end as high, n as members, {{no_holes}},
+       {{scanned}},
        null as found
   from counted where n = %(most)s or %(high)s <= %(low)s::bigint + %(reach)s;
 
@@ -172,23 +116,19 @@ select case when n = %(most)s then last else %(high)s::bigint end as high, n as 
 with counted as materialized (
   select array_agg("offset")::text as found, count(*)::int as n, max("offset") as last from (
     select "offset" from (
-      select "offset", event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket from penstock.events
-       where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+      select "offset", event_type, headers, {{bucket()}} as bucket from penstock.events
+       where {{in_range()}}
        order by "offset" limit %(scan)s) scanned
      where bucket between %(first_bucket)s and %(last_bucket)s
-       and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text)
-       and (%(headers)s::jsonb is null or headers @> %(headers)s::jsonb)
+       and {{wanted()}}
      limit %(most)s) members
 )
 select case when n = %(most)s then last
             else coalesce((select "offset" from penstock.events
-                            where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+                            where {{in_range()}}
                             order by "offset" offset %(scan)s - 1 limit 1), %(high)s::bigint) end as high,
-       n as members, '{}'::bigint[] as holes, '{}'::bigint[] as delayed, '{}'::bigint[] as blocked,
-       case when n > 0 then n
-            else (select count(*)::int from (select 1 from penstock.events
-                                         where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-                                         limit %(scan)s) s) end as scanned,
+       n as members, {{no_holes}},
+       {{scanned}},
        found
   from counted;
 
@@ -197,9 +137,9 @@ select case when n = %(most)s then last
 -- lowest unresolved delivery or delayed event on. Each key of the stretch is looked up once. (`in`, because it is hashed
 -- whatever the planner thinks of the number of rows; a join is not.)
 with scanned as materialized (
-  select "offset", ordering_key, event_type, headers, coalesce(bucket, mod("offset", 256)) as bucket, available_at
+  select "offset", ordering_key, event_type, headers, {{bucket()}} as bucket, available_at
     from penstock.events
-   where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
+   where {{in_range()}}
    order by "offset" limit %(scan)s
 ), with_rows as materialized (
   select "offset" from penstock.deliveries
@@ -208,32 +148,16 @@ with scanned as materialized (
   select "offset", ordering_key, bucket, has_row, not has_row and coalesce(available_at > %(now)s, false) as delayed
     from (select *, "offset" in (select "offset" from with_rows) as has_row from scanned) s
    where s.bucket between %(first_bucket)s and %(last_bucket)s
-     and (%(type_regex)s::text is null or s.event_type ~ %(type_regex)s::text)
-     and (%(headers)s::jsonb is null or s.headers @> %(headers)s::jsonb)
+     and {{wanted(s.)}}
 ), held as materialized (
-  select ordering_key, min("offset") as "offset" from (
-    select k.ordering_key, o."offset"
-      from (select distinct bucket, ordering_key from marked where %(ordered)s and ordering_key is not null) k
-     cross join lateral (
-       (select "offset" from penstock.deliveries
-         where group_id = %(group_id)s and bucket = k.bucket and ordering_key = k.ordering_key and in_order
-           and state in ('PENDING', 'CLAIMED') order by "offset" limit 1)
-        union all
-       (select "offset" from penstock.deliveries
-         where %(halts)s and group_id = %(group_id)s and bucket = k.bucket and ordering_key = k.ordering_key
-           and in_order and state = 'DEAD' and reason is distinct from 'skipped' order by "offset" limit 1)) o
-     union all
-    select ordering_key, "offset" from marked where %(ordered)s and ordering_key is not null and delayed) stops
-   group by ordering_key
+  {{held(marked where %(ordered)s and ordering_key is not null,
+         marked where %(ordered)s and ordering_key is not null and delayed)}}
 ), placed as (
   select m."offset", m.has_row, m.delayed,
          not m.has_row and not m.delayed and coalesce(h."offset" < m."offset", false) as blocked
     from marked m left join held h on h.ordering_key = m.ordering_key
 ), numbered as materialized (
-  select *, has_row or delayed or blocked as hole,
-         count(*) filter (where not (has_row or delayed or blocked)) over (order by "offset") as member_no,
-         count(*) filter (where has_row or delayed or blocked) over (order by "offset") as hole_no
-    from placed
+  {{numbered}}
 ), cut as (
   select least(coalesce(min("offset") filter (where not hole and member_no = %(most)s), %(high)s::bigint),
                coalesce(min("offset") filter (where hole and hole_no = %(holes)s + 1) - 1, %(high)s::bigint),
@@ -241,14 +165,7 @@ with scanned as materialized (
                     then (select max("offset") from scanned) else %(high)s::bigint end) as high
     from numbered
 )
-select c.high, count(*) filter (where not n.hole)::int as members,
-       coalesce(array_agg(n."offset" order by n."offset") filter (where n.hole), '{}') as holes,
-       coalesce(array_agg(n."offset" order by n."offset") filter (where n.delayed), '{}') as delayed,
-       coalesce(array_agg(n."offset" order by n."offset") filter (where n.blocked), '{}') as blocked,
-       (select count(*)::int from scanned s where s."offset" <= c.high) as scanned,
-       (array_agg(n."offset" order by n."offset") filter (where not n.hole))::text as found
-  from cut c left join numbered n on n."offset" <= c.high
- group by c.high;
+{{cut_range((select count(*)::int from scanned s where s."offset" <= c.high))}};
 
 -- name: claim.careful_lane
 -- The same without a filter, mostly out of the index, which knows the lane of an event but not its key. Keys are looked up
@@ -258,25 +175,25 @@ with waiting as materialized (
   select b.bucket from generate_series(%(first_bucket)s::int, %(last_bucket)s::int) as b(bucket)
    where %(ordered)s
      and ((select true from penstock.deliveries
-            where group_id = %(group_id)s and bucket = b.bucket and ordering_key is not null and in_order
-              and state in ('PENDING', 'CLAIMED') order by ordering_key, "offset" limit 1)
+            where group_id = %(group_id)s and bucket = b.bucket and ordering_key is not null and {{unresolved()}}
+            order by ordering_key, "offset" limit 1)
        or (%(halts)s and (
            select true from penstock.deliveries
-            where group_id = %(group_id)s and bucket = b.bucket and ordering_key is not null and in_order
-              and state = 'DEAD' and reason is distinct from 'skipped' order by ordering_key, "offset" limit 1)))
+            where group_id = %(group_id)s and bucket = b.bucket and ordering_key is not null and {{halting()}}
+            order by ordering_key, "offset" limit 1)))
 ), lane as materialized (
-  select "offset", coalesce(bucket, mod("offset", 256)) as bucket from penstock.events
+  select "offset", {{bucket()}} as bucket from penstock.events
    where stream = %(stream)s and "offset" > %(low)s and "offset" <= least(%(high)s, %(low)s::bigint + %(reach)s)
-     and coalesce(bucket, mod("offset", 256)) between %(first_bucket)s and %(last_bucket)s
+     and {{of_buckets()}}
    order by "offset" limit %(most)s::int + %(holes)s::int
 ), stretch as materialized (
   select case when count(*) = %(most)s::int + %(holes)s::int then max("offset")
               else least(%(high)s, %(low)s::bigint + %(reach)s) end as high from lane
 ), dated as materialized (
-  select "offset", ordering_key, coalesce(bucket, mod("offset", 256)) as bucket from penstock.events
+  select "offset", ordering_key, {{bucket()}} as bucket from penstock.events
    where stream = %(stream)s and "offset" > %(low)s and "offset" <= (select high from stretch)
      and available_at is not null and available_at > %(now)s
-     and coalesce(bucket, mod("offset", 256)) between %(first_bucket)s and %(last_bucket)s
+     and {{of_buckets()}}
    order by "offset"
 ), with_rows as materialized (
   select "offset" from penstock.deliveries
@@ -288,21 +205,8 @@ with waiting as materialized (
    cross join lateral (select ordering_key from penstock.events where "offset" = l."offset" offset 0) e
    where e.ordering_key is not null
 ), held as materialized (
-  select ordering_key, min("offset") as "offset" from (
-    select k.ordering_key, o."offset"
-      from (select distinct bucket, ordering_key from keyed) k
-     cross join lateral (
-       (select "offset" from penstock.deliveries
-         where group_id = %(group_id)s and bucket = k.bucket and ordering_key = k.ordering_key and in_order
-           and state in ('PENDING', 'CLAIMED') order by "offset" limit 1)
-        union all
-       (select "offset" from penstock.deliveries
-         where %(halts)s and group_id = %(group_id)s and bucket = k.bucket and ordering_key = k.ordering_key
-           and in_order and state = 'DEAD' and reason is distinct from 'skipped' order by "offset" limit 1)) o
-     union all
-    select ordering_key, "offset" from dated
-     where %(ordered)s and ordering_key is not null and "offset" not in (select "offset" from with_rows)) stops
-   group by ordering_key
+  {{held(keyed, dated
+     where %(ordered)s and ordering_key is not null and "offset" not in (select "offset" from with_rows))}}
 ), behind as materialized (
   select k."offset" from keyed k join held h on h.ordering_key = k.ordering_key where h."offset" < k."offset"
 ), placed as materialized (
@@ -311,42 +215,26 @@ with waiting as materialized (
                  "offset" in (select "offset" from dated) as dated, "offset" in (select "offset" from behind) as behind
             from lane offset 0) l
 ), numbered as materialized (
-  select *, has_row or delayed or blocked as hole,
-         count(*) filter (where not (has_row or delayed or blocked)) over (order by "offset") as member_no,
-         count(*) filter (where has_row or delayed or blocked) over (order by "offset") as hole_no
-    from placed
+  {{numbered}}
 ), cut as (
   select least(min("offset") filter (where not hole and member_no = %(most)s),
                min("offset") filter (where hole and hole_no = %(holes)s + 1) - 1,
                (select high from stretch)) as high
     from numbered
 )
-select c.high, count(*) filter (where not n.hole)::int as members,
-       coalesce(array_agg(n."offset" order by n."offset") filter (where n.hole), '{}') as holes,
-       coalesce(array_agg(n."offset" order by n."offset") filter (where n.delayed), '{}') as delayed,
-       coalesce(array_agg(n."offset" order by n."offset") filter (where n.blocked), '{}') as blocked,
-       (select count(*)::int from (select 1 from penstock.events
-                                    where stream = %(stream)s and "offset" > %(low)s and "offset" <= c.high
-                                    limit %(scan)s) s) as scanned,
-       (array_agg(n."offset" order by n."offset") filter (where not n.hole))::text as found
-  from cut c left join numbered n on n."offset" <= c.high
- group by c.high;
+{{cut_range((select count(*)::int from (select 1 from penstock.events
+                                         where stream = %(stream)s and "offset" > %(low)s and "offset" <= c.high
+                                         limit %(scan)s) s))}};
 
 -- name: claim.step_over
 -- Rows for the holes of a range: delayed until their time, or blocked behind their key; with the error, if there is one,
 -- that the range came back with.
-insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 in_order, state, attempts, replays, last_error, error_code, error_type, fingerprint,
+insert into penstock.deliveries ({{row_columns}}, attempts, replays, last_error, error_code, error_type, fingerprint,
                                  available_at, reason, updated_at, earlier_attempts)
-select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, mod(e."offset", 256)),
-       (select ordering is not null from penstock.groups where group_id = %(group_id)s),
-       'PENDING', %(attempts)s, %(replays)s, %(last_error)s, %(error_code)s, %(error_type)s, %(fingerprint)s,
+select {{row_of_event}}, 'PENDING', %(attempts)s, %(replays)s, %(last_error)s, %(error_code)s, %(error_type)s, %(fingerprint)s,
        greatest(coalesce(e.available_at, %(now)s), %(now)s),
        case when e."offset" = any(%(delayed)s::bigint[]) then 'delayed' else 'blocked' end, %(now)s,
-       case when not %(lived)s then 0
-            else penstock.claims_of(%(group_id)s, e."offset", coalesce(e.bucket, mod(e."offset", 256))::int)
-                 - %(attempts)s::int end
+       {{earlier_attempts}}
   from penstock.events e where e.stream = %(stream)s and e."offset" = any(%(offsets)s::bigint[]);
 
 -- name: claim.ranges_before
@@ -378,29 +266,3 @@ returning id, token;
 update penstock.leases set outcome = 'settled', upto = %(upto)s, answer = '{0,0,0,0}', ended_at = %(now)s,
        published = 0, failed = 0, dead = 0, released = 0
  where id = %(id)s;
-
--- name: returned.add
-insert into penstock.returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
-                               reason, last_error, error_code, error_type, fingerprint, returned_at)
-values (%(group_id)s, %(lane)s, %(lanes)s, %(binding)s, %(low)s, %(high)s, %(members)s, %(attempts)s, %(replay)s,
-        %(available_at)s, %(reason)s, %(last_error)s, %(error_code)s, %(error_type)s, %(fingerprint)s, %(returned_at)s);
-
--- name: returned.all
-select * from penstock.returned where group_id = %(group_id)s;
-
--- name: returned.split
--- The part of a returned range that falls to one half of its lane.
-insert into penstock.returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
-                               reason, last_error, error_code, error_type, fingerprint, returned_at)
-select r.group_id, %(lane)s, %(lanes)s, r.binding, r.low, r.high,
-       (select count(*)::int from penstock.events e
-          join penstock.groups g on g.group_id = r.group_id and g.stream = e.stream
-          join penstock.bindings b on b.id = r.binding
-         where e."offset" > r.low and e."offset" <= r.high
-           and coalesce(e.bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
-           and (b.type_regex is null or e.event_type ~ b.type_regex)
-           and (b.headers is null or e.headers @> b.headers)
-           and not exists (select 1 from penstock.deliveries d
-                            where d.group_id = r.group_id and d."offset" = e."offset")),
-       r.attempts, r.replay, r.available_at, r.reason, r.last_error, r.error_code, r.error_type, r.fingerprint, r.returned_at
-  from penstock.returned r where r.id = %(id)s;

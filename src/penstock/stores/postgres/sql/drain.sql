@@ -8,13 +8,12 @@ select exists (select 1 from penstock.open_lease where group_id = %(group_id)s)
                   and not (%(ordered)s and exists (
                         select 1 from penstock.deliveries h
                          where h.group_id = d.group_id and h.bucket = d.bucket and h.ordering_key = d.ordering_key
-                           and h."offset" < d."offset" and h.in_order and h.state in ('PENDING', 'CLAIMED')
+                           and h."offset" < d."offset" and {{unresolved(h.)}}
                            and h.state = 'PENDING' and h.attempts = 0 and h.available_at > %(now)s))
                   and not (%(ordered)s and %(halts)s and exists (
                         select 1 from penstock.deliveries h
                          where h.group_id = d.group_id and h.bucket = d.bucket and h.ordering_key = d.ordering_key
-                           and h."offset" < d."offset" and h.in_order and h.state = 'DEAD'
-                           and h.reason is distinct from 'skipped')))
+                           and h."offset" < d."offset" and {{halting(h.)}})))
     or exists (select 1 from penstock.delivery v
                 where v.group_id = %(group_id)s and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
                   and v.available_at <= %(now)s and v."offset" <= %(horizon)s

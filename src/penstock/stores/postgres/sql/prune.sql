@@ -19,14 +19,14 @@ union
 select e."offset" from penstock.returned r
  cross join lateral (select "offset" from penstock.events
                       where stream = %(stream)s and "offset" > greatest(r.low, %(low)s) and "offset" <= least(r.high, %(high)s)
-                        and coalesce(bucket, mod("offset", 256)) * r.lanes / 256 = r.lane offset 0) e
+                        and {{in_lane(, r.)}} offset 0) e
  where r.group_id in (select group_id from mine) and r.high > %(low)s and r.low < %(high)s
 union
 select e."offset" from mine g
  cross join lateral (select * from penstock.open_lease o where o.group_id = g.group_id and o.offsets is null offset 0) l
  cross join lateral (select "offset" from penstock.events
                       where stream = %(stream)s and "offset" > greatest(l.low, %(low)s) and "offset" <= least(l.high, %(high)s)
-                        and coalesce(bucket, mod("offset", 256)) * l.lanes / 256 = l.lane offset 0) e
+                        and {{in_lane(, l.)}} offset 0) e
  where l.high > %(low)s and l.low < %(high)s
 union
 select e."offset" from penstock.lane l
@@ -34,21 +34,20 @@ select e."offset" from penstock.lane l
  cross join lateral (select "offset" from penstock.events
                       where stream = %(stream)s and "offset" > greatest(l.cursor, b.low, %(low)s)
                         and "offset" <= least(b.high, %(high)s)
-                        and coalesce(bucket, mod("offset", 256)) * l.lanes / 256 = l.lane
-                        and (b.type_regex is null or event_type ~ b.type_regex)
-                        and (b.headers is null or headers @> b.headers) offset 0) e
+                        and {{in_lane(, l.)}}
+                        and {{bound()}} offset 0) e
  where l.stream = %(stream)s and l.cursor < %(high)s;
 
 -- name: prune.types
 select event_type, count(*) as events, max("offset") as last from penstock.events
- where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s and "offset" <> all (%(kept)s::bigint[])
+ where {{in_range()}} and "offset" <> all (%(kept)s::bigint[])
  group by event_type;
 
 -- name: prune.wanted
 -- How many of those that go a binding with headers wanted.
 select count(*) as events from penstock.events
- where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s and "offset" <> all (%(kept)s::bigint[])
-   and (%(type_regex)s::text is null or event_type ~ %(type_regex)s::text) and headers @> %(headers)s::jsonb;
+ where {{in_range()}} and "offset" <> all (%(kept)s::bigint[])
+   and {{of_wanted_type()}} and headers @> %(headers)s::jsonb;
 
 -- name: prune.tally_now
 update penstock.tally_now n set events = n.events - c.events

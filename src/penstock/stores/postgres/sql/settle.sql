@@ -1,20 +1,3 @@
--- name: lease.lock
-select l.*, g.stream, g.group_name from penstock.leases l join penstock.groups g using (group_id)
- where l.id = %(id)s for update of l;
-
--- name: lease.find
-select l.*, g.stream, g.group_name from penstock.leases l join penstock.groups g using (group_id) where l.id = %(id)s;
-
--- name: lease.extend
-update penstock.leases set expires_at = %(expires_at)s where id = %(id)s;
-
--- name: lease.end
-update penstock.leases
-   set outcome = %(outcome)s, upto = %(upto)s, digest = %(digest)s, answer = %(answer)s::int[], ended_at = %(now)s,
-       published = %(published)s, failed = %(failed)s, dead = %(dead)s, released = %(released)s,
-       last_error = %(last_error)s, error_code = %(error_code)s, error_type = %(error_type)s, fingerprint = %(fingerprint)s
- where id = %(id)s;
-
 -- name: settle.whole
 -- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
 select members from penstock.settle_whole(%(id)s, %(token)s, %(now)s::timestamptz, %(upto)s, %(digest)s) as members;
@@ -24,10 +7,7 @@ select members from penstock.settle_whole(%(id)s, %(token)s, %(now)s::timestampt
 select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as created_at, 0 as failures
   from penstock.events e
  where e.stream = %(stream)s and e."offset" > %(low)s::bigint and e."offset" <= %(high)s::bigint
-   and coalesce(e.bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
-   and (%(type_regex)s::text is null or e.event_type ~ %(type_regex)s::text)
-   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
-   and e."offset" <> all(%(holes)s::bigint[])
+   and {{members_of_range}}
    and (%(keys)s::text[] is null or e.ordering_key = any(%(keys)s::text[]))
  order by e."offset";
 
@@ -37,10 +17,7 @@ select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as c
   from unnest(%(offsets)s::bigint[]) as named("offset")
  cross join lateral (select * from penstock.events where "offset" = named."offset" offset 0) e
  where e.stream = %(stream)s and e."offset" > %(low)s::bigint and e."offset" <= %(high)s::bigint
-   and coalesce(e.bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
-   and (%(type_regex)s::text is null or e.event_type ~ %(type_regex)s::text)
-   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
-   and e."offset" <> all(%(holes)s::bigint[]);
+   and {{members_of_range}};
 
 -- name: settle.member_rows
 -- Members of a lease of rows: all that it lists or some of them, or those of some keys; with the failures each had before.
@@ -55,11 +32,8 @@ select d."offset", d.ordering_key, d.failures,
 -- name: settle.count_tail
 -- Wanted events of a range; with a group, only those without a row of their own.
 select count(*)::int as members from penstock.events e
- where e.stream = %(stream)s and e."offset" > %(low)s and e."offset" <= %(high)s
-   and coalesce(e.bucket, mod(e."offset", 256)) between %(first_bucket)s and %(last_bucket)s
-   and (%(type_regex)s::text is null or e.event_type ~ %(type_regex)s::text)
-   and (%(headers)s::jsonb is null or e.headers @> %(headers)s::jsonb)
-   and e."offset" <> all(%(holes)s::bigint[])
+ where {{in_range(e.)}}
+   and {{members_of_range}}
    and (%(without_rows_of)s::int is null or not exists (
          select 1 from penstock.deliveries d where d.group_id = %(without_rows_of)s::int and d."offset" = e."offset"));
 
@@ -67,44 +41,24 @@ select count(*)::int as members from penstock.events e
 -- Exceptions out of a range: each gets a row, born as the outcome of this open lease, and a line in the attempt log.
 -- (The LIMIT tells the planner how many there are, and OFFSET 0 that each event is to be looked up.)
 with r as materialized (
-  select (m.value ->> 0)::bigint as "offset", (m.value ->> 1)::timestamptz as available_at, o.state, o.reason,
-         o.failures, o.error, o.code, o.outcome, o.dead_at, o.part, o.error_type, o.fingerprint
-    from jsonb_to_recordset(%(rows)s::jsonb) as o(members jsonb, state text, reason text, failures int, error text,
-                                                    code text, outcome text, dead_at timestamptz, part bigint, error_type text,
-                                                    fingerprint text)
-   cross join jsonb_array_elements(o.members) m limit %(count)s
+  {{outcomes}}
 ), written as (
-  insert into penstock.deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                   in_order, state, attempts, failures, replays, available_at, lease, last_error, error_code,
+  insert into penstock.deliveries ({{row_columns}}, attempts, failures, replays, available_at, lease, last_error, error_code,
                                    reason, dead_at, suspect_part, updated_at, error_type, fingerprint, earlier_attempts)
-  select %(group_id)s, e."offset", e.stream, %(group_name)s, e.event_id, e.event_type, e.ordering_key,
-         coalesce(e.bucket, mod(e."offset", 256)),
-         (select ordering is not null from penstock.groups where group_id = %(group_id)s),
-         r.state, %(attempts)s, r.failures, %(replays)s, r.available_at,
+  select {{row_of_event}}, r.state, %(attempts)s, r.failures, %(replays)s, r.available_at,
          case when r.state = 'DEAD' then %(lease)s::bigint end, r.error, r.code, r.reason, r.dead_at, r.part, %(now)s,
          r.error_type, r.fingerprint,
-         case when not %(lived)s then 0
-              else penstock.claims_of(%(group_id)s, e."offset", coalesce(e.bucket, mod(e."offset", 256))::int)
-                   - %(attempts)s::int end
+         {{earlier_attempts}}
     from r cross join lateral (select * from penstock.events where "offset" = r."offset" offset 0) e
    where e.stream = %(stream)s
   returning "offset", attempts, failures, replays
 )
-insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
-                                  claimed_at, ended_at, lease, error_type, fingerprint)
-select %(group_id)s, w."offset", w.attempts, w.failures, w.replays, r.outcome, r.error, r.code, %(claimed_by)s,
-       %(claimed_at)s, %(now)s, %(lease)s, r.error_type, r.fingerprint
-  from written w join r on r."offset" = w."offset";
+{{log_outcomes}};
 
 -- name: settle.update_rows
 -- Exceptions out of a list, and a line in the attempt log for each; nobody else changes rows of an open lease.
 with r as materialized (
-  select (m.value ->> 0)::bigint as "offset", (m.value ->> 1)::timestamptz as available_at, o.state, o.reason,
-         o.failures, o.error, o.code, o.outcome, o.dead_at, o.part, o.error_type, o.fingerprint
-    from jsonb_to_recordset(%(rows)s::jsonb) as o(members jsonb, state text, reason text, failures int, error text,
-                                                    code text, outcome text, dead_at timestamptz, part bigint, error_type text,
-                                                    fingerprint text)
-   cross join jsonb_array_elements(o.members) m limit %(count)s
+  {{outcomes}}
 ), written as (
   update penstock.deliveries d
      set state = r.state, claimed_at = null, claimed_by = null, lease = null, failures = d.failures + r.failures,
@@ -121,11 +75,7 @@ with r as materialized (
    where d.ctid = found.place
   returning d."offset", d.attempts, d.failures, d.replays
 )
-insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
-                                  claimed_at, ended_at, lease, error_type, fingerprint)
-select %(group_id)s, w."offset", w.attempts, w.failures, w.replays, r.outcome, r.error, r.code, %(claimed_by)s,
-       %(claimed_at)s, %(now)s, %(lease)s, r.error_type, r.fingerprint
-  from written w join r on r."offset" = w."offset";
+{{log_outcomes}};
 
 -- name: settle.publish_rows
 -- What a row failed with before is history, and so is its success: each leaves a line in the attempt log.
@@ -134,7 +84,7 @@ with written as (
      set state = 'PUBLISHED', published_at = %(now)s, claimed_at = null, claimed_by = null, lease = null, reason = null,
          last_error = null, error_code = null, error_type = null, fingerprint = null, suspect_part = null,
          updated_at = %(now)s
-   where group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[]) and state = 'CLAIMED'
+   where {{these_rows}} and state = 'CLAIMED'
      and lease = %(lease)s
   returning "offset", attempts, failures, replays
 )
@@ -152,41 +102,14 @@ select k.fingerprint, k.code, k.error_type, k.message, k.traceback, %(now)s
 on conflict (fingerprint) do update set traceback = excluded.traceback
  where f.traceback is null and excluded.traceback is not null;
 
--- name: reap.groups
--- The groups, of all or of those that are named, that have an expired lease.
-select g.stream, g.group_name from penstock.groups g
- where (%(streams)s::text[] is null
-        or (g.stream, g.group_name) in (select * from unnest(%(streams)s::text[], %(names)s::text[])))
-   and exists (select 1 from penstock.open_lease o where o.group_id = g.group_id and o.expires_at <= %(now)s)
- order by g.stream, g.group_name;
+-- name: returned.add
+insert into penstock.returned ({{returned_columns}})
+values (%(group_id)s, %(lane)s, %(lanes)s, %(binding)s, %(low)s, %(high)s, %(members)s, %(attempts)s, %(replay)s,
+        %(available_at)s, %(reason)s, %(last_error)s, %(error_code)s, %(error_type)s, %(fingerprint)s, %(returned_at)s);
 
--- name: reap.expired
-select id from penstock.open_lease where group_id = %(group_id)s and expires_at <= %(now)s order by id;
-
--- name: reap.lock
--- A lease whose holder is in the middle of its settle is left alone.
-select l.*, g.stream, g.group_name from penstock.leases l join penstock.groups g using (group_id)
- where l.id = any(%(ids)s::bigint[]) and l.outcome is null and l.expires_at <= %(now)s
- order by l.id for update of l skip locked;
-
--- name: state.read
-select key, name, value, version, expires_at from penstock.state
- where group_id = %(group_id)s and key = any(%(keys)s::text[]);
-
--- name: state.write_compared
-insert into penstock.state as s (group_id, key, name, value, version, expires_at, updated_at)
-select %(group_id)s, r.key, r.name, r.value, r.expected + 1, r.expires_at, %(now)s
-  from jsonb_to_recordset(%(rows)s::jsonb) as r(key text, name text, value text, expected bigint, expires_at timestamptz)
-on conflict (group_id, key, name) do update
-   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at
- where s.version = excluded.version - 1;
-
--- name: state.write_blind
-insert into penstock.state as s (group_id, key, name, value, version, expires_at, updated_at)
-select %(group_id)s, r.key, r.name, r.value, 1, r.expires_at, %(now)s
-  from jsonb_to_recordset(%(rows)s::jsonb) as r(key text, name text, value text, expires_at timestamptz)
-on conflict (group_id, key, name) do update
-   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at;
-
--- name: state.reset
-delete from penstock.state where group_id = %(group_id)s;
+-- name: lease.end
+update penstock.leases
+   set outcome = %(outcome)s, upto = %(upto)s, digest = %(digest)s, answer = %(answer)s::int[], ended_at = %(now)s,
+       published = %(published)s, failed = %(failed)s, dead = %(dead)s, released = %(released)s,
+       last_error = %(last_error)s, error_code = %(error_code)s, error_type = %(error_type)s, fingerprint = %(fingerprint)s
+ where id = %(id)s;

@@ -1,56 +1,26 @@
--- name: source.counted
--- Events of a stream up to every step of the tally within a range.
-select upto, sum(events)::bigint as events from penstock.tally_step
- where stream = %(stream)s and upto >= %(low)s and upto <= %(high)s group by upto order by upto;
-
--- name: source.count
--- The same for what is not counted yet, in blocks of its own: the index alone answers.
-select ("offset" - 1) / %(size)s as block, count(*) as events from penstock.events
- where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s group by 1 order by 1;
-
--- name: source.nth
--- The event so many places behind an offset.
-select "offset" from penstock.events
- where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s order by "offset" offset %(skip)s limit 1;
-
--- name: source.between
--- Where the events of a time begin and end; BRIN finds the pages.
-with meant as materialized (
-  select "offset" from penstock.events
-   where stream = %(stream)s and created_at >= %(since)s::timestamptz
-     and (%(until)s::timestamptz is null or created_at < %(until)s::timestamptz)
-)
-select min("offset") as first, max("offset") as last from meant;
-
 -- name: source.events
 select "offset", event_id::text, event_type, case when %(payload)s then payload end, content_type, headers::text,
        metadata::text, partition_key, ordering_key, available_at, created_at
   from penstock.events
- where stream = %(stream)s and "offset" > %(low)s and "offset" <= %(high)s
-   and (%(types)s::text[] is null or event_type = any(%(types)s::text[]))
-   and (%(since)s::timestamptz is null or created_at >= %(since)s::timestamptz)
-   and (%(until)s::timestamptz is null or created_at < %(until)s::timestamptz)
+ where {{in_range()}}
+   and {{of_types()}}
+   and {{created_between()}}
  order by "offset";
 
 -- name: source.deliveries
-select v.stream, v.group_name, v."offset", v.event_id::text, v.event_type, v.state, v.attempts, v.failures,
-       v.available_at, v.claimed_at, v.claimed_by, v.last_error, v.error_code, v.reason, v.published_at, v.dead_at,
-       v.updated_at, v.ordering_key, v.lease
+select {{delivery_columns(v.)}}
   from penstock.delivery v
  where v.group_id = %(group_id)s and v."offset" > %(low)s and v."offset" <= %(high)s
-   and (%(types)s::text[] is null or v.event_type = any(%(types)s::text[]))
+   and {{of_types(v.)}}
    and (%(states)s::text[] is null or v.state = any(%(states)s::text[]));
 
 -- name: source.dead
-select d.stream, d.group_name, d."offset", d.event_id::text, d.event_type, d.state, d.attempts, d.failures,
-       d.available_at, d.claimed_at, d.claimed_by, d.last_error, d.error_code, d.reason, d.published_at, d.dead_at,
-       d.updated_at, d.ordering_key, d.lease,
+select {{delivery_columns(d.)}},
        case when %(payload)s then e.payload end, e.content_type, e.headers::text, e.metadata::text, e.created_at
   from penstock.deliveries d join penstock.events e on e."offset" = d."offset"
  where d.group_id = %(group_id)s and d.state = 'DEAD' and d."offset" > %(low)s and d."offset" <= %(high)s
-   and (%(types)s::text[] is null or d.event_type = any(%(types)s::text[]))
-   and (%(since)s::timestamptz is null or e.created_at >= %(since)s::timestamptz)
-   and (%(until)s::timestamptz is null or e.created_at < %(until)s::timestamptz);
+   and {{of_types(d.)}}
+   and {{created_between(e.)}};
 
 -- name: source.attempts
 select g.stream, g.group_name, a."offset", e.event_id::text, e.event_type, a.attempt, a.failures, a.replays, a.outcome,
@@ -59,4 +29,4 @@ select g.stream, g.group_name, a."offset", e.event_id::text, e.event_type, a.att
   join penstock.groups g on g.group_id = a.group_id
   left join penstock.events e on e."offset" = a."offset"
  where a.group_id = %(group_id)s and a."offset" > %(low)s and a."offset" <= %(high)s
-   and (%(types)s::text[] is null or e.event_type = any(%(types)s::text[]));
+   and {{of_types(e.)}};

@@ -6,13 +6,13 @@ select (select case when is_called then last_value else 0 end from penstock.even
 
 -- name: wake.listen
 -- Only on a connection of its own, and only where the session is ours: see PostgresSight.
-select pg_try_advisory_lock_shared('penstock.runs'::regclass::oid::int, 1) as held;
+select pg_try_advisory_lock_shared({{waiters}}) as held;
 
 -- name: wake.leave
-select pg_advisory_unlock_shared('penstock.runs'::regclass::oid::int, 1) as held;
+select pg_advisory_unlock_shared({{waiters}}) as held;
 
 -- name: wake.notify
 -- Whoever waits holds this lock: if it can be had, nobody waits. A stranger who holds it causes a notification too many.
-select case when pg_try_advisory_lock('penstock.runs'::regclass::oid::int, 1)
-            then pg_advisory_unlock('penstock.runs'::regclass::oid::int, 1)::text
+select case when pg_try_advisory_lock({{waiters}})
+            then pg_advisory_unlock({{waiters}})::text
             else pg_notify(%(channel)s, '')::text end as done;

@@ -1,40 +1,8 @@
--- name: horizon.last
--- One writer at a time: the order of commits is the order of offsets, and the last number given is the horizon.
-select coalesce((select seq from sqlite_sequence where name = 'penstock_events'), 0) as last;
-
--- name: horizon.note
--- A file has no standby.
-select :upto where false;
-
--- name: clock.overridden
-select 1 from penstock_test_clock limit 1;
-
--- name: clock.override
-insert into penstock_test_clock default values;
-
--- name: claim.lanes
--- The cursor of every lane: the greatest high of its fresh leases.
-with recursive lane(lane) as (
-  select 0 union all select lane + 1 from lane where lane + 1 < :lanes
-), found as (
-  select lane, (select f.id from penstock_leases f where f.group_id = :group_id and f.lanes = :lanes and f.lane = l.lane
-                   and f.fresh = 1 order by f.high desc limit 1) as cursor_lease
-    from lane l
-)
-select l.lane, c.high as cursor, c.total from found l left join penstock_leases c on c.id = l.cursor_lease
- order by l.lane;
-
 -- name: claim.look
 -- All that a claimer wants to know, in one look: per lane the cursor, the newest lease and those that are open (the
 -- newest names those that were open before it); whether the group has anything but ranges; the last offset.
 with recursive g as materialized (
-  select g.*, (select json_group_array(json_object(
-                      'id', b.id, 'from_offset', b.from_offset, 'types', json(b.types), 'type_regex', b.type_regex,
-                      'headers', b.headers))
-               from (select * from penstock_bindings where group_id = g.group_id order by from_offset, id) b) as bindings,
-       c.opened_at as circuit_opened_at, c.delay_seconds, c.probe_at, c.last_error, c.error_code, c.probe,
-       (select l.expires_at from penstock_leases l where l.id = c.probe and l.outcome is null) as probe_expires_at
-    from penstock_groups g left join penstock_circuits c on c.group_id = g.group_id
+  select {{group_columns}}
    where g.stream = :stream and g.group_name = :group_name
 ), lane(lane) as (
   select 0 from g union all select lane + 1 from lane, g where lane + 1 < g.lanes
@@ -66,7 +34,7 @@ select g.*, lane, cursor, total, last_lease, last_was_range, last_done, last_was
          where r.group_id = g.group_id and r.lanes = g.lanes and r.lane = newest.lane) as returned_low,
        exists (select 1 from penstock_deliveries where group_id = g.group_id) as has_rows,
        exists (select 1 from penstock_deliveries indexed by penstock_deliveries_turn
-                where group_id = g.group_id and state <> 'PUBLISHED' and state <> 'DEAD'
+                where group_id = g.group_id and {{unresolved()}}
                   and bucket between lane * 256 / g.lanes and (lane + 1) * 256 / g.lanes - 1) as rows_wait,
        exists (select 1 from penstock_events indexed by penstock_events_delayed
                 where stream = :stream and available_at is not null) as has_dated,
@@ -109,13 +77,11 @@ with unresolved as (
   select "offset", ordering_key, suspect_part as part, reason is 'retry' as failed,
          state = 'PENDING' and available_at <= :now as due
     from penstock_deliveries indexed by penstock_deliveries_turn
-   where group_id = :group_id and bucket between :first_bucket and :last_bucket
-     and "offset" <= :ceiling and state <> 'PUBLISHED' and state <> 'DEAD'
+   where {{lane_rows}} and "offset" <= :ceiling and {{unresolved()}}
   union all
   select "offset", ordering_key, suspect_part, 0, 0
     from penstock_deliveries indexed by penstock_deliveries_halted
-   where :halts and group_id = :group_id and bucket between :first_bucket and :last_bucket
-     and "offset" <= :ceiling and state = 'DEAD' and reason is not 'skipped'
+   where :halts and {{lane_rows}} and "offset" <= :ceiling and {{halting()}}
 ), turns as (
   select "offset", part, min(due and same) over turn as clear from (
     select *, part is first_value(part) over turn and not coalesce(lag(failed) over turn, 0) as same from unresolved
@@ -130,14 +96,13 @@ select "offset", part from turns
 update penstock_deliveries
    set state = 'CLAIMED', attempts = attempts + 1, claimed_at = :now, claimed_by = :claimed_by,
        lease = :lease, updated_at = :now
- where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'PENDING'
+ where {{these_rows}} and state = 'PENDING'
 returning "offset";
 
 -- name: claim.blocked
 select count(*) as rows from (
   select 1 from penstock_deliveries indexed by penstock_deliveries_turn
-   where group_id = :group_id and bucket between :first_bucket and :last_bucket
-     and state <> 'PUBLISHED' and state <> 'DEAD' and state = 'PENDING' and reason = 'blocked' limit :most) b;
+   where {{lane_rows}} and {{unresolved()}} and state = 'PENDING' and reason = 'blocked' limit :most) b;
 
 -- name: claim.exceptions
 -- Whether a range has anything to step over; it nearly never does. `high` is where it ends if it has not.
@@ -145,86 +110,59 @@ select exists (select 1 from penstock_deliveries
                 where group_id = :group_id and "offset" > :low and "offset" <= :high
                   and bucket between :first_bucket and :last_bucket)
     or exists (select 1 from penstock_events indexed by penstock_events_delayed
-                where stream = :stream and "offset" > :low and "offset" <= :high
+                where {{in_range()}}
                   and available_at is not null and available_at > :now)
     or (:ordered and exists (
          select 1 from penstock_deliveries indexed by penstock_deliveries_turn
-          where group_id = :group_id and bucket between :first_bucket and :last_bucket
-            and ordering_key is not null and state <> 'PUBLISHED' and state <> 'DEAD'))
+          where {{lane_rows}} and ordering_key is not null and {{unresolved()}}))
     or (:ordered and :halts and exists (
          select 1 from penstock_deliveries indexed by penstock_deliveries_halted
-          where group_id = :group_id and bucket between :first_bucket and :last_bucket
-            and ordering_key is not null and state = 'DEAD' and reason is not 'skipped')) as "any";
+          where {{lane_rows}} and ordering_key is not null and {{halting()}})) as "any";
 
 -- name: claim.whole_range
 -- No filter, one lane, nothing to step over: the index alone answers.
 select coalesce(case when count(*) = :most then max("offset") end, :high) as high, count(*) as members,
        '[]' as holes, '[]' as delayed, '[]' as blocked, count(*) as scanned, null as found
   from (select "offset" from penstock_events indexed by penstock_events_stream
-         where stream = :stream and "offset" > :low and "offset" <= :high
+         where {{in_range()}}
          order by "offset" limit :most) members;
 
 -- name: claim.lane_range
 -- Lanes, but no filter and nothing to step over: the index alone answers.
 with members as materialized (
   select "offset" from (
-    select "offset", coalesce(bucket, "offset" % 256) as bucket
+    select "offset", {{bucket()}} as bucket
       from penstock_events indexed by penstock_events_stream
-     where stream = :stream and "offset" > :low and "offset" <= :high
+     where {{in_range()}}
      order by "offset" limit :scan) s
    where bucket between :first_bucket and :last_bucket
    order by "offset" limit :most
 ), counted as materialized (select count(*) as n, max("offset") as last from members)
-select case when n = :most then last
-            else coalesce((select "offset" from penstock_events indexed by penstock_events_stream
-                            where stream = :stream and "offset" > :low and "offset" <= :high
-                            order by "offset" limit 1 offset :scan - 1), :high) end as high,
-       n as members, '[]' as holes, '[]' as delayed, '[]' as blocked,
-       case when n > 0 then n
-            else (select count(*) from (select 1 from penstock_events indexed by penstock_events_stream
-                                         where stream = :stream and "offset" > :low and "offset" <= :high
-                                         limit :scan) s) end as scanned,
-       null as found
-  from counted;
+{{measured}};
 
 -- name: claim.plain_range
 -- A filter, but nothing to step over.
 with members as materialized (
   select "offset" from (
-    select "offset", coalesce(bucket, "offset" % 256) as bucket
+    select "offset", {{bucket()}} as bucket
       from penstock_events indexed by penstock_events_stream
-     where stream = :stream and "offset" > :low and "offset" <= :high
+     where {{in_range()}}
      order by "offset" limit :scan) s
    where bucket between :first_bucket and :last_bucket
      and ((:headers is null and not exists (select 1 from penstock_binding_types where binding = :binding)) or exists (
            select 1 from penstock_events e where e."offset" = s."offset"
-              and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
-                    select 1 from penstock_binding_types t where t.binding = :binding and e.event_type glob t."glob"
-                       and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-              and (:headers is null or not exists (
-                    select 1 from json_each(:headers) h
-                     where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))))
+              and {{wanted(e.)}}))
    order by "offset" limit :most
 ), counted as materialized (select count(*) as n, max("offset") as last from members)
-select case when n = :most then last
-            else coalesce((select "offset" from penstock_events indexed by penstock_events_stream
-                            where stream = :stream and "offset" > :low and "offset" <= :high
-                            order by "offset" limit 1 offset :scan - 1), :high) end as high,
-       n as members, '[]' as holes, '[]' as delayed, '[]' as blocked,
-       case when n > 0 then n
-            else (select count(*) from (select 1 from penstock_events indexed by penstock_events_stream
-                                         where stream = :stream and "offset" > :low and "offset" <= :high
-                                         limit :scan) s) end as scanned,
-       null as found
-  from counted;
+{{measured}};
 
 -- name: claim.careful_range
 -- The same with rows to step over, delayed events and, in an ordered group, keys that are held back: a key is, from its
 -- lowest unresolved delivery or delayed event on. Each key of the stretch is looked up once.
 with scanned as materialized (
-  select "offset", ordering_key, event_type, headers, coalesce(bucket, "offset" % 256) as bucket, available_at
+  select "offset", ordering_key, event_type, headers, {{bucket()}} as bucket, available_at
     from penstock_events indexed by penstock_events_stream
-   where stream = :stream and "offset" > :low and "offset" <= :high
+   where {{in_range()}}
    order by "offset" limit :scan
 ), marked as materialized (
   select s."offset", s.ordering_key, s.bucket, d."offset" is not null as has_row,
@@ -232,12 +170,7 @@ with scanned as materialized (
     from scanned s
     left join penstock_deliveries d on d.group_id = :group_id and d."offset" = s."offset"
    where s.bucket between :first_bucket and :last_bucket
-     and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
-           select 1 from penstock_binding_types t where t.binding = :binding and s.event_type glob t."glob"
-              and length(s.event_type) - length(replace(s.event_type, '.', '')) between t.min_dots and t.max_dots))
-     and (:headers is null or not exists (
-           select 1 from json_each(:headers) h
-            where not exists (select 1 from json_each(s.headers) x where x.key = h.key and x.value = h.value)))
+     and {{wanted(s.)}}
 ), keys as materialized (
   select distinct bucket, ordering_key from marked where :ordered and ordering_key is not null
 ), held as materialized (
@@ -245,12 +178,12 @@ with scanned as materialized (
     select k.ordering_key,
            (select o."offset" from penstock_deliveries o indexed by penstock_deliveries_turn
              where o.group_id = :group_id and o.bucket = k.bucket and o.ordering_key = k.ordering_key
-               and o.state <> 'PUBLISHED' and o.state <> 'DEAD' order by o."offset" limit 1) as "offset" from keys k
+               and {{unresolved(o.)}} order by o."offset" limit 1) as "offset" from keys k
      union all
     select k.ordering_key,
            (select o."offset" from penstock_deliveries o indexed by penstock_deliveries_halted
              where o.group_id = :group_id and o.bucket = k.bucket and o.ordering_key = k.ordering_key
-               and o.state = 'DEAD' and o.reason is not 'skipped' order by o."offset" limit 1) as "offset"
+               and {{halting(o.)}} order by o."offset" limit 1) as "offset"
       from keys k where :halts
      union all
     select ordering_key, "offset" from marked where :ordered and ordering_key is not null and delayed)
@@ -284,23 +217,12 @@ select c.high, (select count(*) from numbered n where n."offset" <= c.high and n
 -- name: claim.step_over
 -- Rows for the holes of a range: delayed until their time, or blocked behind their key; with the error, if there is one,
 -- that the range came back with.
-insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, attempts, replays, last_error, error_code, error_type, fingerprint,
+insert into penstock_deliveries ({{row_columns}}, attempts, replays, last_error, error_code, error_type, fingerprint,
                                  available_at, reason, updated_at, earlier_attempts)
-select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, e."offset" % 256), 'PENDING', :attempts, :replays, :last_error, :error_code, :error_type,
-       :fingerprint,
-       max(coalesce(e.available_at, :now), :now),
+select {{row_of_event}}, 'PENDING', :attempts, :replays, :last_error, :error_code, :error_type,
+       :fingerprint, max(coalesce(e.available_at, :now), :now),
        case when e."offset" in (select value from json_each(:delayed)) then 'delayed' else 'blocked' end, :now,
-       case when not :lived then 0 else
-         (select count(*) from penstock_leases c
-           where c.group_id = :group_id and c.offsets is null and c.high >= e."offset" and c.low < e."offset"
-             and coalesce(e.bucket, e."offset" % 256) * c.lanes / 256 = c.lane
-             and e."offset" not in (select value from json_each(c.holes)))
-         + (select count(*) from penstock_attempt_log a
-             where a.group_id = :group_id and a."offset" = e."offset" and a.claimed_at is not null
-               and not exists (select 1 from penstock_leases c where c.id = a.lease and c.offsets is null))
-         - :attempts end
+       {{earlier_attempts}}
   from json_each(:offsets) o cross join penstock_events e on e."offset" = o.value
  where e.stream = :stream;
 
@@ -328,33 +250,3 @@ returning id, token;
 update penstock_leases set outcome = 'settled', upto = :upto, answer = '[0,0,0,0]', ended_at = :now,
        published = 0, failed = 0, dead = 0, released = 0
  where id = :id;
-
--- name: returned.add
-insert into penstock_returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
-                               reason, last_error, error_code, error_type, fingerprint, returned_at)
-values (:group_id, :lane, :lanes, :binding, :low, :high, :members, :attempts, :replay, :available_at, :reason,
-        :last_error, :error_code, :error_type, :fingerprint, :returned_at);
-
--- name: returned.all
-select * from penstock_returned where group_id = :group_id;
-
--- name: returned.split
--- The part of a returned range that falls to one half of its lane.
-insert into penstock_returned (group_id, lane, lanes, binding, low, high, members, attempts, replay, available_at,
-                               reason, last_error, error_code, error_type, fingerprint, returned_at)
-select r.group_id, :lane, :lanes, r.binding, r.low, r.high,
-       (select count(*) from penstock_groups g
-         cross join penstock_bindings b on b.id = r.binding
-         cross join penstock_events e indexed by penstock_events_stream on e.stream = g.stream
-         where g.group_id = r.group_id and e."offset" > r.low and e."offset" <= r.high
-           and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
-           and (b.types is null or exists (
-                 select 1 from penstock_binding_types t where t.binding = b.id and e.event_type glob t."glob"
-                    and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-           and (b.headers is null or not exists (
-                 select 1 from json_each(b.headers) h
-                  where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-           and not exists (select 1 from penstock_deliveries d
-                            where d.group_id = r.group_id and d."offset" = e."offset")),
-       r.attempts, r.replay, r.available_at, r.reason, r.last_error, r.error_code, r.error_type, r.fingerprint, r.returned_at
-  from penstock_returned r where r.id = :id;

@@ -17,44 +17,35 @@ select e."offset" from penstock_groups g
  cross join penstock_returned r on r.group_id = g.group_id
  cross join penstock_events e indexed by penstock_events_stream
     on e.stream = :stream and e."offset" > max(r.low, :low) and e."offset" <= min(r.high, :high)
- where g.stream = :stream and coalesce(e.bucket, e."offset" % 256) * r.lanes / 256 = r.lane
+ where g.stream = :stream and {{in_lane(e., r.)}}
 union
 select e."offset" from penstock_groups g
  cross join penstock_leases l indexed by penstock_leases_open on l.group_id = g.group_id
  cross join penstock_events e indexed by penstock_events_stream
     on e.stream = :stream and e."offset" > max(l.low, :low) and e."offset" <= min(l.high, :high)
  where g.stream = :stream and l.outcome is null and l.offsets is null
-   and coalesce(e.bucket, e."offset" % 256) * l.lanes / 256 = l.lane
+   and {{in_lane(e., l.)}}
 union
 select e."offset" from penstock_lane l
  cross join penstock_binding_span b on b.group_id = l.group_id
  cross join penstock_events e indexed by penstock_events_stream
     on e.stream = :stream and e."offset" > max(l.cursor, b.low, :low) and e."offset" <= min(b.high, :high)
- where l.stream = :stream and coalesce(e.bucket, e."offset" % 256) * l.lanes / 256 = l.lane
-   and (b.types is null or exists (
-         select 1 from penstock_binding_types t where t.binding = b.binding and e.event_type glob t."glob"
-            and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-   and (b.headers is null or not exists (
-         select 1 from json_each(b.headers) h
-          where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)));
+ where l.stream = :stream and {{in_lane(e., l.)}}
+   and {{bound(b.binding, e.)}};
 
 -- name: prune.types
 select event_type, count(*) as events, max("offset") as last from penstock_events indexed by penstock_events_stream
- where stream = :stream and "offset" > :low and "offset" <= :high
+ where {{in_range()}}
    and "offset" not in (select value from json_each(:kept))
  group by event_type;
 
 -- name: prune.wanted
 -- How many of those that go a binding with headers wanted.
 select count(*) as events from penstock_events e indexed by penstock_events_stream
- where e.stream = :stream and e."offset" > :low and e."offset" <= :high
+ where {{in_range(e.)}}
    and e."offset" not in (select value from json_each(:kept))
-   and (:type_regex is null or exists (
-         select 1 from penstock_binding_types t where t.binding = :binding and e.event_type glob t."glob"
-            and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-   and not exists (
-         select 1 from json_each(:headers) h
-          where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value));
+   and (:type_regex is null or {{of_patterns(:binding, e.)}})
+   and {{with_headers(:headers, e.)}};
 
 -- name: prune.tally_now
 update penstock_tally_now
@@ -87,7 +78,7 @@ delete from penstock_attempt_log
    and "offset" > :low and "offset" <= :high and "offset" not in (select value from json_each(:kept))
 ;;
 delete from penstock_events
- where stream = :stream and "offset" > :low and "offset" <= :high
+ where {{in_range()}}
    and "offset" not in (select value from json_each(:kept))
 ;;
 delete from penstock_taken
@@ -114,7 +105,7 @@ delete from penstock_leases where id in (
      and case when l.offsets is null
               then not exists (select 1 from penstock_events e indexed by penstock_events_stream
                                 where e.stream = g.stream and e."offset" > l.low and e."offset" <= l.high
-                                  and coalesce(e.bucket, e."offset" % 256) * l.lanes / 256 = l.lane)
+                                  and {{in_lane(e., l.)}})
               else not exists (select 1 from json_each(l.offsets) o join penstock_events e on e."offset" = o.value) end
    limit :most)
 ;;

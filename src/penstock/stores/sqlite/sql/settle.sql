@@ -1,21 +1,3 @@
--- name: lease.lock
-select l.*, g.stream, g.group_name from penstock_leases l join penstock_groups g on g.group_id = l.group_id
- where l.id = :id;
-
--- name: lease.find
-select l.*, g.stream, g.group_name from penstock_leases l join penstock_groups g on g.group_id = l.group_id
- where l.id = :id;
-
--- name: lease.extend
-update penstock_leases set expires_at = :expires_at where id = :id;
-
--- name: lease.end
-update penstock_leases
-   set outcome = :outcome, upto = :upto, digest = :digest, answer = :answer, ended_at = :now,
-       published = :published, failed = :failed, dead = :dead, released = :released,
-       last_error = :last_error, error_code = :error_code, error_type = :error_type, fingerprint = :fingerprint
- where id = :id;
-
 -- name: settle.whole
 -- The happy path: a whole range is done, and one row says so. Touches nothing unless the holder asks in time.
 update penstock_leases
@@ -29,15 +11,8 @@ returning members;
 -- Members of a range: all, or those of some keys. An event of a range has no row, and so no failures.
 select e."offset", e.ordering_key, case when :aged then e.created_at end as created_at, 0 as failures
   from penstock_events e indexed by penstock_events_stream
- where e.stream = :stream and e."offset" > :low and e."offset" <= :high
-   and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
-   and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
-         select 1 from penstock_binding_types t where t.binding = :binding and e.event_type glob t."glob"
-            and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-   and (:headers is null or not exists (
-         select 1 from json_each(:headers) h
-          where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-   and e."offset" not in (select value from json_each(:holes))
+ where {{in_range(e.)}}
+   and {{members_of_range}}
    and (:keys is null or e.ordering_key in (select value from json_each(:keys)))
  order by e."offset";
 
@@ -45,15 +20,8 @@ select e."offset", e.ordering_key, case when :aged then e.created_at end as crea
 -- Members of a range, by offset.
 select e."offset", e.ordering_key, case when :aged then e.created_at end as created_at, 0 as failures
   from json_each(:offsets) named cross join penstock_events e on e."offset" = named.value
- where e.stream = :stream and e."offset" > :low and e."offset" <= :high
-   and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
-   and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
-         select 1 from penstock_binding_types t where t.binding = :binding and e.event_type glob t."glob"
-            and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-   and (:headers is null or not exists (
-         select 1 from json_each(:headers) h
-          where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-   and e."offset" not in (select value from json_each(:holes));
+ where {{in_range(e.)}}
+   and {{members_of_range}};
 
 -- name: settle.member_rows
 -- Members of a lease of rows: all that it lists or some of them, or those of some keys; with the failures each had before.
@@ -67,62 +35,24 @@ select d."offset", d.ordering_key, d.failures,
 -- name: settle.count_tail
 -- Wanted events of a range; with a group, only those without a row of their own.
 select count(*) as members from penstock_events e indexed by penstock_events_stream
- where e.stream = :stream and e."offset" > :low and e."offset" <= :high
-   and coalesce(e.bucket, e."offset" % 256) between :first_bucket and :last_bucket
-   and (not exists (select 1 from penstock_binding_types where binding = :binding) or exists (
-         select 1 from penstock_binding_types t where t.binding = :binding and e.event_type glob t."glob"
-            and length(e.event_type) - length(replace(e.event_type, '.', '')) between t.min_dots and t.max_dots))
-   and (:headers is null or not exists (
-         select 1 from json_each(:headers) h
-          where not exists (select 1 from json_each(e.headers) x where x.key = h.key and x.value = h.value)))
-   and e."offset" not in (select value from json_each(:holes))
+ where {{in_range(e.)}}
+   and {{members_of_range}}
    and (:without_rows_of is null or not exists (
          select 1 from penstock_deliveries d where d.group_id = :without_rows_of and d."offset" = e."offset"));
 
 -- name: settle.insert_rows
 -- Exceptions out of a range: each gets a row, born as the outcome of this open lease.
-insert into penstock_deliveries (group_id, "offset", stream, group_name, event_id, event_type, ordering_key, bucket,
-                                 state, attempts, failures, replays, available_at, lease, last_error, error_code, reason,
+insert into penstock_deliveries ({{row_columns}}, attempts, failures, replays, available_at, lease, last_error, error_code, reason,
                                  dead_at, suspect_part, updated_at, error_type, fingerprint, earlier_attempts)
-select :group_id, e."offset", e.stream, :group_name, e.event_id, e.event_type, e.ordering_key,
-       coalesce(e.bucket, e."offset" % 256), r.state, :attempts, r.failures, :replays, r.available_at,
+select {{row_of_event}}, r.state, :attempts, r.failures, :replays, r.available_at,
        :lease, r.error, r.code, r.reason, r.dead_at, r.part, :now, r.error_type, r.fingerprint,
-       case when not :lived then 0 else
-         (select count(*) from penstock_leases c
-           where c.group_id = :group_id and c.offsets is null and c.high >= e."offset" and c.low < e."offset"
-             and coalesce(e.bucket, e."offset" % 256) * c.lanes / 256 = c.lane
-             and e."offset" not in (select value from json_each(c.holes)))
-         + (select count(*) from penstock_attempt_log a
-             where a.group_id = :group_id and a."offset" = e."offset" and a.claimed_at is not null
-               and not exists (select 1 from penstock_leases c where c.id = a.lease and c.offsets is null))
-         - :attempts end
+       {{earlier_attempts}}
   from (select json_extract(m.value, '$[0]') as "offset",
-               json_extract(m.value, '$[1]') as available_at,
-               json_extract(o.value, '$.state') as state,
-               json_extract(o.value, '$.reason') as reason,
-               json_extract(o.value, '$.failures') as failures,
-               json_extract(o.value, '$.error') as error,
-               json_extract(o.value, '$.code') as code,
-               json_extract(o.value, '$.error_type') as error_type,
-               json_extract(o.value, '$.fingerprint') as fingerprint,
-               json_extract(o.value, '$.dead_at') as dead_at,
-               json_extract(o.value, '$.part') as part
-          from json_each(:rows) o cross join json_each(o.value, '$.members') m) r
+               {{fate_of}}) r
  cross join penstock_events e on e."offset" = r."offset"
  where e.stream = :stream
 ;;
-insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
-                                  claimed_at, ended_at, lease, error_type, fingerprint)
-select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, :claimed_by,
-       :claimed_at, :now, :lease, r.error_type, r.fingerprint
-  from (select json_extract(m.value, '$[0]') as "offset",
-               json_extract(o.value, '$.outcome') as outcome,
-               json_extract(o.value, '$.error') as error,
-               json_extract(o.value, '$.code') as code,
-               json_extract(o.value, '$.error_type') as error_type,
-               json_extract(o.value, '$.fingerprint') as fingerprint
-          from json_each(:rows) o cross join json_each(o.value, '$.members') m) r
- cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = r."offset";
+{{log_outcomes}};
 
 -- name: settle.update_rows
 -- Exceptions out of a list. (The LIMIT keeps SQLite from looking for each row's outcome instead of each outcome's row.)
@@ -136,33 +66,12 @@ update penstock_deliveries as d
        error_type = case when r.error is null then d.error_type else r.error_type end,
        fingerprint = case when r.error is null then d.fingerprint else r.fingerprint end
   from (select x.rowid as id,
-               json_extract(m.value, '$[1]') as available_at,
-               json_extract(o.value, '$.state') as state,
-               json_extract(o.value, '$.reason') as reason,
-               json_extract(o.value, '$.failures') as failures,
-               json_extract(o.value, '$.error') as error,
-               json_extract(o.value, '$.code') as code,
-               json_extract(o.value, '$.error_type') as error_type,
-               json_extract(o.value, '$.fingerprint') as fingerprint,
-               json_extract(o.value, '$.dead_at') as dead_at,
-               json_extract(o.value, '$.part') as part
-          from json_each(:rows) o cross join json_each(o.value, '$.members') m
+               {{fate_of}}
          cross join penstock_deliveries x on x.group_id = :group_id and x."offset" = json_extract(m.value, '$[0]')
          limit -1) r
  where d.rowid = r.id and d.state = 'CLAIMED' and d.lease = :lease
 ;;
-insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, claimed_by,
-                                  claimed_at, ended_at, lease, error_type, fingerprint)
-select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, :claimed_by,
-       :claimed_at, :now, :lease, r.error_type, r.fingerprint
-  from (select json_extract(m.value, '$[0]') as "offset",
-               json_extract(o.value, '$.outcome') as outcome,
-               json_extract(o.value, '$.error') as error,
-               json_extract(o.value, '$.code') as code,
-               json_extract(o.value, '$.error_type') as error_type,
-               json_extract(o.value, '$.fingerprint') as fingerprint
-          from json_each(:rows) o cross join json_each(o.value, '$.members') m) r
- cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = r."offset"
+{{log_outcomes}}
  where d.state <> 'CLAIMED';
 
 -- name: settle.publish_rows
@@ -176,7 +85,7 @@ select d.group_id, d."offset", d.attempts, d.failures, d.replays, 'published', :
 update penstock_deliveries
    set state = 'PUBLISHED', published_at = :now, claimed_at = null, claimed_by = null, reason = null, last_error = null,
        error_code = null, error_type = null, fingerprint = null, suspect_part = null, updated_at = :now
- where group_id = :group_id and "offset" in (select value from json_each(:offsets)) and state = 'CLAIMED'
+ where {{these_rows}} and state = 'CLAIMED'
    and lease = :lease;
 
 -- name: settle.fingerprints
@@ -188,44 +97,14 @@ select json_extract(value, '$.fingerprint'), json_extract(value, '$.code'), json
 on conflict (fingerprint) do update set traceback = excluded.traceback
  where f.traceback is null and excluded.traceback is not null;
 
--- name: reap.groups
--- The groups, of all or of those that are named, that have an expired lease.
-select g.stream, g.group_name from penstock_groups g
- where (:streams is null or exists (select 1 from json_each(:streams) s join json_each(:names) n on n.key = s.key
-                                     where s.value = g.stream and n.value = g.group_name))
-   and exists (select 1 from penstock_leases l
-                where l.group_id = g.group_id and l.outcome is null and l.expires_at <= :now)
- order by g.stream, g.group_name;
+-- name: returned.add
+insert into penstock_returned ({{returned_columns}})
+values (:group_id, :lane, :lanes, :binding, :low, :high, :members, :attempts, :replay, :available_at, :reason,
+        :last_error, :error_code, :error_type, :fingerprint, :returned_at);
 
--- name: reap.expired
-select id from penstock_leases where group_id = :group_id and outcome is null and expires_at <= :now order by id;
-
--- name: reap.lock
--- No holder can be in the middle of its settle: one transaction writes at a time.
-select l.*, g.stream, g.group_name from penstock_leases l join penstock_groups g on g.group_id = l.group_id
- where l.id in (select value from json_each(:ids)) and l.outcome is null and l.expires_at <= :now
- order by l.id;
-
--- name: state.read
-select "key", name, value, version, expires_at from penstock_state
- where group_id = :group_id and "key" in (select value from json_each(:keys));
-
--- name: state.write_compared
-insert into penstock_state as s (group_id, "key", name, value, version, expires_at, updated_at)
-select :group_id, json_extract(value, '$.key'), json_extract(value, '$.name'), json_extract(value, '$.value'),
-       json_extract(value, '$.expected') + 1, json_extract(value, '$.expires_at'), :now
-  from json_each(:rows) where true
-on conflict (group_id, "key", name) do update
-   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at
- where s.version = excluded.version - 1;
-
--- name: state.write_blind
-insert into penstock_state as s (group_id, "key", name, value, version, expires_at, updated_at)
-select :group_id, json_extract(value, '$.key'), json_extract(value, '$.name'), json_extract(value, '$.value'),
-       1, json_extract(value, '$.expires_at'), :now
-  from json_each(:rows) where true
-on conflict (group_id, "key", name) do update
-   set value = excluded.value, version = s.version + 1, expires_at = excluded.expires_at, updated_at = excluded.updated_at;
-
--- name: state.reset
-delete from penstock_state where group_id = :group_id;
+-- name: lease.end
+update penstock_leases
+   set outcome = :outcome, upto = :upto, digest = :digest, answer = :answer, ended_at = :now,
+       published = :published, failed = :failed, dead = :dead, released = :released,
+       last_error = :last_error, error_code = :error_code, error_type = :error_type, fingerprint = :fingerprint
+ where id = :id;

@@ -1,0 +1,9 @@
+-- name: lease.lock
+{{lease_records}}
+ where l.id = %(id)s for update of l;
+
+-- name: lease.find
+{{lease_records}} where l.id = %(id)s;
+
+-- name: lease.extend
+update penstock.leases set expires_at = %(expires_at)s where id = %(id)s;

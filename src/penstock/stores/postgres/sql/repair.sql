@@ -1,0 +1,2 @@
+-- name: repair.sequence
+select setval(%(name)s::regclass, %(value)s);

@@ -1,0 +1,32 @@
+-- name: doctor.settings
+select 'journal_mode' as name, journal_mode as setting from pragma_journal_mode
+union all
+select 'synchronous', case synchronous when 0 then 'off' when 1 then 'normal' when 2 then 'full' else 'extra' end
+  from pragma_synchronous
+union all
+select 'sqlite_version', sqlite_version();
+
+-- name: doctor.holders
+-- Nobody can hold the horizon back: an open write transaction holds the whole file.
+select null as pid, null as application_name, null as state, null as started_at where false;
+
+-- name: doctor.indexes
+select name from sqlite_master where type = 'index' and tbl_name glob 'penstock_*';
+
+-- name: doctor.stuck
+select l.id, g.stream, g.group_name, l.claimed_by, l.expires_at
+  from penstock_leases l join penstock_groups g on g.group_id = l.group_id
+ where l.outcome is null and l.expires_at < :now order by l.expires_at limit 20;
+
+-- name: doctor.blocked
+select g.stream, g.group_name, count(*) as rows
+  from penstock_deliveries d join penstock_groups g on g.group_id = d.group_id
+ where d.state = 'PENDING' and d.reason = 'blocked' group by 1, 2 having count(*) >= :most;
+
+-- name: doctor.last_claim
+select g.stream, g.group_name, (select max(claimed_at) from penstock_leases l where l.group_id = g.group_id) as claimed_at
+  from penstock_groups g;
+
+-- name: doctor.sequences
+-- SQLite's own never fall behind: they are kept in the same file, by the same transaction.
+select null as name, null as last, null as stored where false;

@@ -1,0 +1,10 @@
+-- name: lease.lock
+{{lease_records}}
+ where l.id = :id;
+
+-- name: lease.find
+{{lease_records}}
+ where l.id = :id;
+
+-- name: lease.extend
+update penstock_leases set expires_at = :expires_at where id = :id;

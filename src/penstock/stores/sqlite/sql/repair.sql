@@ -1,0 +1,2 @@
+-- name: repair.sequence
+select :name, :value where false;

@@ -352,7 +352,7 @@ def test_batches_of_a_query_are_committed_once_and_in_order(log: penstock.Log, l
     writer.commit([staged(log, 0, 9, query="query:other")], 0)
     assert numbers(log) == [1, 2, 3, 9]
     behind = staged(log, 0, 1, 2)
-    with pytest.raises(StaleBatch, match="brings batch 0 for 'out', and has appended batch 1"):
+    with pytest.raises(StaleBatch, match="sent batch 0 for 'out' after it had appended batch 1"):
         writer.commit([behind], 0)
     writer.abort([behind], 0)
     writer.commit([], 7)

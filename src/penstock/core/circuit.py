@@ -1,4 +1,4 @@
-"""The circuit of a group: while its target is down, one event is tried now and then, and nothing else."""
+"""The circuit breaker of a group: while its target is down, only one event is tried now and then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.core.limits import CIRCUIT_FIRST_SECONDS, CIRCUIT_LOOK_SECONDS, CI
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """An open circuit as it is stored: one for all processes that work for the group."""
+    """An open circuit as stored, shared by all processes that work for the group."""
 
     opened_at: datetime
     delay_seconds: float
@@ -21,9 +21,9 @@ class Circuit:
     probe_expires_at: datetime | None = None  # only while that lease is open
 
     def wait_until(self, now: datetime) -> datetime | None:
-        """When to ask again; None if the asker may have one event to try the target with.
+        """Return when to ask again; None if the caller may try the target with one event.
 
-        While another worker tries, look often: if it succeeds, everybody goes on at once.
+        While another worker tries it, ask often: if it succeeds, everybody continues at once.
         """
         if self.probe_expires_at is not None:
             return min(self.probe_expires_at, now + timedelta(seconds=CIRCUIT_LOOK_SECONDS))
@@ -31,7 +31,7 @@ class Circuit:
 
 
 def next_delay(delay_seconds: float) -> float:
-    """How long to leave the target alone after one more probe has failed; 0 stands for a closed circuit.
+    """Return the seconds to wait after another failed probe; 0 stands for a closed circuit.
 
     >>> next_delay(0.0), next_delay(4.0), next_delay(32.0)
     (1.0, 8.0, 60.0)

@@ -1,4 +1,4 @@
-"""How payloads, headers and errors become bytes and text, and what a settle's digest is made of."""
+"""Encoding of payloads, headers and errors, and the digest of a settle."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BINARY: Final = "application/octet-stream"
 
 
 def plain(text: str) -> str:
-    """The same text as nothing but text: of an enum, or of a class that only the handler's process knows."""
+    """Return a plain `str`: the text may be an enum, or of a class that only the handler's process can import."""
     return text if type(text) is str else str.__str__(text)
 
 
 def encode_payload(payload: Any, content_type: str | None) -> tuple[bytes, str]:
-    """Payload bytes and content type: bytes stay as they are, everything else becomes JSON."""
+    """Return the payload's bytes and content type: bytes stay as they are, everything else becomes JSON."""
     if payload is None:
         raise MissingField("payload is missing: None is not a payload (use {} or b'' if you mean empty).")
     if isinstance(payload, bytes | bytearray | memoryview):
@@ -37,19 +37,19 @@ def encode_payload(payload: Any, content_type: str | None) -> tuple[bytes, str]:
 
 
 def check_size(encoded: bytes) -> None:
-    """`TooLarge` beyond the limit of a payload."""
+    """Raise `TooLarge` if a payload exceeds its limit."""
     if len(encoded) > PAYLOAD_BYTES:
         raise TooLarge(f"The payload has {len(encoded):,} bytes; the limit is {PAYLOAD_BYTES:,}.")
 
 
 def encode_json(payload: Any) -> bytes:
-    """A payload as JSON, or `InvalidPayload`, `MissingField`, `TooLarge`."""
+    """Encode a payload as JSON; raise `InvalidPayload`, `MissingField` or `TooLarge`."""
     try:
         encoded = orjson.dumps(payload)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidPayload(f"The payload cannot be encoded as JSON: {error}.") from error
     if b"null" in encoded and not is_finite(payload):
-        raise InvalidPayload("The payload has a NaN or an infinite number, and JSON has neither.")
+        raise InvalidPayload("The payload contains NaN or an infinite number, which JSON cannot represent.")
     if len(encoded) > PAYLOAD_BYTES or payload is None:
         check_size(encoded)
         raise MissingField("payload is missing.")
@@ -57,9 +57,9 @@ def encode_json(payload: Any) -> bytes:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether plain data is free of NaN and infinities, for which orjson writes null without a word.
+    """Return whether plain data is free of NaN and infinities, which orjson silently encodes as null.
 
-    It takes longer than the encoding itself: ask only where the encoded text has a null in it.
+    This takes longer than the encoding itself: call it only if the encoded text contains a null.
     """
     waiting = [value]
     while waiting:
@@ -83,7 +83,7 @@ def is_finite(value: Any) -> bool:
 
 
 def encode_headers(headers: Mapping[str, str] | None) -> str | None:
-    """Headers as JSON text; None when there are none."""
+    """Encode headers as JSON text; None if there are none."""
     if not headers:
         return None
     if not isinstance(headers, Mapping):
@@ -95,7 +95,7 @@ def encode_headers(headers: Mapping[str, str] | None) -> str | None:
 
 
 def encode_metadata(metadata: Mapping[str, Any] | None) -> str | None:
-    """Metadata as JSON text; None when there is none."""
+    """Encode metadata as JSON text; None if there is none."""
     if not metadata:
         return None
     if not isinstance(metadata, Mapping) or not all(isinstance(name, str) for name in metadata):
@@ -109,7 +109,7 @@ def _small_json(value: Any, what: str, limit: int) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{what} cannot be encoded as JSON: {error}.") from error
     if b"null" in encoded and not is_finite(value):
-        raise InvalidInput(f"{what} has a NaN or an infinite number, and JSON has neither.")
+        raise InvalidInput(f"{what} contains NaN or an infinite number, which JSON cannot represent.")
     if len(encoded) > limit:
         raise TooLarge(f"{what} has {len(encoded):,} bytes; the limit is {limit:,}.")
     if b"\\u0000" in encoded:
@@ -118,8 +118,10 @@ def _small_json(value: Any, what: str, limit: int) -> str:
 
 
 def decode_object(text: str | None) -> dict[str, Any]:
-    """Headers or metadata as stored. What another client wrote may be too large a number or too deep for Python: it is
-    shown as text rather than not at all."""
+    """Decode stored headers or metadata.
+
+    Another client may have written JSON that Python cannot decode (too deep, a number too large): return it as text.
+    """
     if not text:
         return {}
     try:
@@ -130,7 +132,7 @@ def decode_object(text: str | None) -> dict[str, Any]:
 
 
 def decode_headers(text: str | None) -> dict[str, str]:
-    """Headers as stored: text to text, whoever wrote them."""
+    """Decode stored headers as text to text, whatever another client wrote."""
     found = decode_object(text)
     if all(type(value) is str for value in found.values()):
         return found
@@ -138,19 +140,19 @@ def decode_headers(text: str | None) -> dict[str, str]:
 
 
 def error_text(error: Any) -> str:
-    """The text of an error as it is stored: printable by any database, and short."""
+    """Return the text of an error in a form that any database can store, cut at the limit."""
     text = plain(error if isinstance(error, str) else str(error)) or type(error).__name__
-    if text.isascii() and len(text) <= ERROR_BYTES and "\x00" not in text:  # as nearly always
+    if text.isascii() and len(text) <= ERROR_BYTES and "\x00" not in text:  # the common case
         return text
     cleaned = text.replace("\x00", "\\0").encode("utf-8", "backslashreplace")
     return cleaned[:ERROR_BYTES].decode("utf-8", "ignore")
 
 
 def error_code(error: Any) -> str:
-    """A short stable word for an error: its own code, else its class name."""
+    """Return a short stable code for an error: its own code, else its class name."""
     try:
         code = getattr(error, "code", None)
-    except BaseException:  # a property of the user's
+    except BaseException:  # a user's property may raise anything
         code = None
     if isinstance(code, str) and _CODE.match(code):
         return plain(code)
@@ -158,7 +160,7 @@ def error_code(error: Any) -> str:
 
 
 def digest(value: Any) -> bytes:
-    """A digest of plain data that does not depend on the order of mappings."""
+    """Hash plain data, independent of the order of mappings."""
     options = orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS | orjson.OPT_NAIVE_UTC
     try:
         text = orjson.dumps(value, default=_plain, option=options)

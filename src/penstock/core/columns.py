@@ -1,4 +1,4 @@
-"""Events in hand, column by column: whatever the store read, a column becomes a list when somebody looks at it."""
+"""Stored events column by column: whatever the store read, a column becomes a list on first access."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ COLUMNS: Final = (
 
 
 class Columns(Protocol):
-    """What a store read."""
+    """Events as a store read them."""
 
     def __len__(self) -> int:
-        """How many events."""
+        """Return the number of events."""
 
     @property
     def width(self) -> int:
-        """How many columns."""
+        """The number of columns."""
 
     def column(self, position: int) -> Sequence[Any]:
-        """One column as plain Python values."""
+        """Return one column as plain Python values."""
 
     def alike(self, position: int, places: Sequence[int], end: int) -> list[tuple[int, Any]]:
-        """Of the first events, up to `end`, those that have a value of these `places` in a column, each with it. Those
-        without a value are like nobody."""
+        """Return (place, value) of the events before `end` that share a column's value with one of `places`.
+
+        None equals nothing.
+        """
 
     def nbytes(self) -> int:
-        """About how much memory the payloads take."""
+        """Estimate the memory that the payloads take, in bytes."""
 
     def pack(self, first: int, last: int) -> tuple[str, Any]:
-        """A part of the events for another process of this machine: what `unpack` takes."""
+        """Serialize some of the events for another process on this machine; `unpack` reads them."""
 
 
 class RowColumns:
@@ -118,7 +120,7 @@ class ArrowColumns:
 
 
 def unpack(kind: str, packed: Any) -> Columns:
-    """The other end of `pack`."""
+    """Read what `pack` wrote."""
     if kind == "rows":
         return RowColumns(marshal.loads(packed))
     import pyarrow

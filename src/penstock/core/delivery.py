@@ -15,7 +15,7 @@ class State(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a PENDING delivery waits as a row of its own (blocked and delayed are reasons, not states)."""
+    """Why a delivery has a row of its own (blocked and delayed are reasons, not states)."""
 
     RETRY = "retry"
     DELAYED = "delayed"

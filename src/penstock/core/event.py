@@ -1,4 +1,4 @@
-"""What an event is: the fields of a new one, checked."""
+"""New events and the checks of their fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ULID_LENGTH: Final = 26
 
 
 def check_name(name: Any, what: str) -> str:
-    """The name itself; `MissingField` or `InvalidName` otherwise."""
+    """Return the name; raise `MissingField` or `InvalidName` if it is not valid."""
     if name is None or name == "":
         raise MissingField(f"{what} is missing.")
     if not isinstance(name, str) or not NAME.match(name):
@@ -30,7 +30,7 @@ def check_name(name: Any, what: str) -> str:
 
 
 def check_key(key: Any, what: str) -> str | None:
-    """A key is any text of at most 512 bytes without NUL; None stays None."""
+    """Return a key: any text of at most 512 bytes without NUL; None stays None."""
     if key is None:
         return None
     if not isinstance(key, str) or not key:
@@ -47,7 +47,7 @@ def check_key(key: Any, what: str) -> str | None:
 
 
 def check_text(text: Any, what: str) -> str | None:
-    """Text that every database stores: no NUL, no lone surrogates; None stays None."""
+    """Return text that every database can store: no NUL, no lone surrogates; None stays None."""
     if text is None:
         return None
     if not isinstance(text, str):
@@ -63,14 +63,14 @@ def check_text(text: Any, what: str) -> str | None:
 
 
 def check_offset(value: Any, what: str) -> int:
-    """A whole number that an offset can be."""
+    """Return a valid offset."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
         raise InvalidInput(f"{what} must be a whole number between 0 and 2^63 - 1, not {str(value)[:60]}.")
     return value
 
 
 def check_time(value: Any, what: str) -> datetime | None:
-    """An aware datetime in UTC; None stays None."""
+    """Return an aware datetime in UTC; None stays None."""
     if value is None:
         return None
     if not isinstance(value, datetime):
@@ -80,22 +80,22 @@ def check_time(value: Any, what: str) -> datetime | None:
     try:
         return value.astimezone(UTC)
     except OverflowError as error:
-        raise InvalidInput(f"{what} {value.isoformat()} is no time between the years 1 and 9999 in UTC.") from error
+        raise InvalidInput(f"{what} {value.isoformat()} is not between the years 1 and 9999 in UTC.") from error
 
 
 def event_id(text: str) -> uuid.UUID:
-    """A stable event id made from text, for appends that must be repeatable.
+    """Derive a stable event id from text, for appends that must be repeatable.
 
     >>> event_id("order-7") == event_id("order-7")
     True
     """
     if check_text(text, "text") is None:
-        raise MissingField("An event id needs a text to be made from.")
+        raise MissingField("event_id needs a text.")
     return uuid.uuid5(_NAMESPACE, text)
 
 
 def parse_event_id(value: Any) -> uuid.UUID:
-    """A uuid, the text of one, or a ULID (its 128 bits)."""
+    """Accept a uuid, the text of one, or a ULID (its 128 bits)."""
     if isinstance(value, uuid.UUID):
         return value if type(value) is uuid.UUID else uuid.UUID(int=value.int)  # drivers have their own classes
     if isinstance(value, str):
@@ -116,14 +116,14 @@ def _from_ulid(text: str) -> uuid.UUID:
 
 
 class EventFields(TypedDict, total=False):
-    """What an event may have beside its stream and its payload. Only `type` is required."""
+    """The fields of an event besides its stream and payload. Only `type` is required."""
 
     type: str | None  # what happened, such as order.created
-    ordering_key: str | None  # events of one key are handled in order, and share state
+    ordering_key: str | None  # events with the same key are handled in order and share state
     headers: Mapping[str, str] | None  # text pairs for the consumer at the target
     event_id: Any  # a uuid, its text or a ULID; the same id is stored once
     available_at: datetime | None  # not delivered before this time
-    partition_key: str | None  # routes at the target
+    partition_key: str | None  # routing at the target
     metadata: Mapping[str, Any] | None  # internal notes, never sent to a target
     content_type: str | None  # of a payload in bytes
 
@@ -146,7 +146,7 @@ class NewEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EventColumns:
-    """Many new events of the common kind, column by column: JSON, no headers, due at once, ids that are new."""
+    """Many new events of the common kind, column by column: JSON, no headers, due at once, with new ids."""
 
     stream: str
     event_ids: range  # consecutive, as numbers
@@ -159,7 +159,7 @@ class EventColumns:
         return len(self.event_ids)
 
     def chunks(self, size: int = 1_000) -> Iterator[list[tuple[bytes, str, bytes, str | None]]]:
-        """(id, type, payload, key) of each event, encoded a chunk at a time: fresh memory costs more than JSON."""
+        """Yield (id, type, payload, key) in chunks: allocating memory for all at once costs more than the encoding."""
         for start in range(0, len(self), size):
             part = slice(start, start + size)
             payloads = [codec.encode_json(payload) for payload in self.payloads[part]]
@@ -180,7 +180,7 @@ def new_event(
     ordering_key: str | None = None,
     available_at: datetime | None = None,
 ) -> NewEvent:
-    """Check every field of an event; raises a coded error that names the first bad one."""
+    """Check every field of an event; raise a coded error that names the first bad one."""
     body, kind = codec.encode_payload(payload, content_type)
     if content_type is not None:
         _check_content_type(content_type)
@@ -201,7 +201,10 @@ def new_event(
 
 
 def check_same(event_id: uuid.UUID | str, same: bool, event: NewEvent) -> None:
-    """The same id must mean the same event: stream, type and payload. Nothing is said about the stored one."""
+    """Raise `DuplicateMismatch` if a stored event has the same id but another stream, type or payload.
+
+    The message reveals nothing about the stored event.
+    """
     if not same:
         raise DuplicateMismatch(f"Event id {event_id} is already taken by another event.", event_id=event.event_id)
 
@@ -215,7 +218,7 @@ def _check_content_type(content_type: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The answer of `append`; `duplicate` says that the same event had been stored before."""
+    """The result of `append`; `duplicate` is true if the same event was stored before."""
 
     offset: int
     event_id: uuid.UUID
@@ -224,7 +227,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class AppendedMany:
-    """The answer of `append_many`, ids in the order given."""
+    """The result of `append_many`, ids in the order given."""
 
     event_ids: Sequence[uuid.UUID]
     duplicates: int

@@ -1,4 +1,4 @@
-"""What a look at the health of a log finds."""
+"""Findings of a health check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     NOTE = "note"
@@ -16,7 +16,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, what was found, and what to do about it."""
+    """What was checked, what was found, and what to do about it."""
 
     level: Level
     check: str
@@ -25,7 +25,7 @@ class Finding:
 
 
 def duration(seconds: float) -> str:
-    """A duration in the one unit that matters.
+    """Format a duration in its most significant unit.
 
     >>> duration(0.85), duration(12), duration(180), duration(2 * 86_400)
     ('850ms', '12s', '3m', '2d')

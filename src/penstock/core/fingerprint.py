@@ -1,7 +1,7 @@
-"""What went wrong, and of which kind it is: a fingerprint that thousands of equal failures share, and a traceback.
+"""Failures with a fingerprint, which thousands of equal failures share, and a traceback.
 
 The fingerprint is a versioned hash of the error code, the exception's class, the innermost frame of the user's code,
-and the message without what differs from event to event: numbers, ids and quoted text.
+and the message without the parts that vary from event to event: numbers, ids and quoted text.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _OURS: Final = f"{Path(__file__).resolve().parent.parent}/"
 
 
 def of_text(code: str, message: str, error_type: str | None = None) -> Failure:
-    """A failure without an exception: a time-out, a death, a text."""
+    """Describe a failure without an exception: a time-out, a dead process, a text."""
     return Failure(code, message, None, error_type, _hash(code, error_type or "", "", template(message)))
 
 
 def complete(failure: Failure) -> Failure:
-    """The failure with a fingerprint, if whoever made it gave it none."""
+    """Add a fingerprint to a failure that has none."""
     if failure.fingerprint is not None:
         return failure
     kind = _hash(failure.code, failure.error_type or "", "", template(failure.message))
@@ -53,7 +53,7 @@ def complete(failure: Failure) -> Failure:
 
 
 def of_exception(error: BaseException, retry_after_seconds: float | None = None) -> Failure:
-    """A failure with its class, its kind and, for the first of a kind and now and then after it, its traceback."""
+    """Describe an exception; the first of each kind, and a few after it, carry their traceback."""
     failure = _plain(codec.error_code(error), _text(error), type_name(type(error)), _place(error.__traceback__))
     if retry_after_seconds is not None:
         failure = failure._replace(retry_after_seconds=retry_after_seconds)
@@ -64,7 +64,7 @@ def of_exception(error: BaseException, retry_after_seconds: float | None = None)
 
 @lru_cache(_MOST_TEXTS)
 def _plain(code: str, text: str, kind: str, place: str) -> Failure:
-    """Equal failures are one object: it is made once, and crosses to another process once."""
+    """Make one object for equal failures, so that it is pickled for another process only once."""
     return Failure(code, text, None, kind, _hash(code, kind, place, template(text)))
 
 
@@ -77,7 +77,7 @@ def type_name(kind: type[BaseException]) -> str:
 
 
 def template(message: str) -> str:
-    """A message without what differs from event to event.
+    """Replace the parts of a message that vary from event to event.
 
     >>> template("order 17 of 'c-42' took 3.5 s")
     'order ? of ? took ? s'
@@ -92,7 +92,7 @@ def _hash(code: str, kind: str, place: str, words: str) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """The words of an exception. A KeyError's are only a key, which says nothing without its class."""
+    """Return the text of an exception. A KeyError's text is only a key, which is meaningless without the class."""
     try:
         text = codec.error_text(error)
     except BaseException:
@@ -105,7 +105,7 @@ def _text(error: BaseException) -> str:
 
 @lru_cache(_MOST_KINDS)
 def _is_users(filename: str) -> bool:
-    """Whether code of this file is the user's: not Penstock's, the interpreter's or an installed library's."""
+    """Return whether a file is the user's: not Penstock's, the interpreter's or an installed library's."""
     return not filename.startswith(("<frozen", _OURS, *_INSTALLED))
 
 
@@ -115,7 +115,7 @@ def _name(code: CodeType, module: str) -> str:
 
 
 def _place(trace: TracebackType | None) -> str:
-    """The innermost frame of the user's code; of any code where none is the user's."""
+    """Return the innermost frame of the user's code, or of any code if no frame is the user's."""
     last: FrameType | None = None
     users: FrameType | None = None
     while trace is not None:
@@ -136,7 +136,7 @@ _seen: Counter[str] = Counter()
 
 
 def _is_due(fingerprint: str) -> bool:
-    """The first of its kind, the second, the fourth, …: a settle that was lost must not lose the traceback for good."""
+    """Return true for the first of its kind, the second, the fourth, …: the settle with the first may be lost."""
     if len(_seen) >= _MOST_KINDS and fingerprint not in _seen:
         _seen.clear()
     _seen[fingerprint] += 1
@@ -145,7 +145,7 @@ def _is_due(fingerprint: str) -> bool:
 
 
 def traceback_text(error: BaseException) -> str:
-    """The user's frames of an exception and of what it was raised from, the last one last, in at most 8 KB."""
+    """Format the user's frames of an exception and its causes, causes first, in at most 8 KB."""
     parts: list[str] = []
     current: BaseException | None = error
     seen: set[int] = set()
@@ -158,7 +158,7 @@ def traceback_text(error: BaseException) -> str:
             current = None if current.__suppress_context__ else current.__context__
     text = "\nwhich led to:\n\n".join(reversed(parts))
     encoded = text.replace("\x00", "\\0").encode("utf-8", "backslashreplace")
-    if len(encoded) > TRACEBACK_BYTES:  # the end says most
+    if len(encoded) > TRACEBACK_BYTES:  # the end is the most useful
         encoded = b"[cut] \xe2\x80\xa6\n" + encoded[-(TRACEBACK_BYTES - 16) :]
     return encoded.decode("utf-8", "ignore")
 
@@ -168,7 +168,7 @@ def _one(error: BaseException) -> str:
     shown = frames if len(frames) <= _FRAMES else [*frames[: _FRAMES // 2], *frames[-_FRAMES // 2 :]]
     try:
         lines = traceback.format_list(shown)
-    except Exception:  # a source that cannot be read
+    except Exception:  # the source cannot be read
         lines = [f'  File "{one.filename}", line {one.lineno}, in {one.name}\n' for one in shown]
     if len(shown) < len(frames):
         lines.insert(_FRAMES // 2, f"  [{len(frames) - len(shown)} more frames]\n")
@@ -178,8 +178,7 @@ def _one(error: BaseException) -> str:
 
 
 def _frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
-    """The user's frames; all of them where none is the user's. Source lines are looked up, values of variables are not:
-    they may be secrets."""
+    """Return the user's frames, or all if none is the user's; without variables, whose values may be secrets."""
     everything = [(frame, line) for frame, line in traceback.walk_tb(trace)]
     users = [(frame, line) for frame, line in everything if _is_users(frame.f_code.co_filename)]
     return [

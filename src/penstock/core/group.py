@@ -1,4 +1,4 @@
-"""A group: its settings, and what the log stores about it."""
+"""A group: its settings and its stored row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Position = str | int | datetime  # "beginning", "end", an offset, or a time of c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """How a group is set up. `ordering`, `keyed` and the binding cannot be changed by a later declaration."""
+    """The settings of a group. A later declaration cannot change `ordering`, `keyed` or the binding."""
 
     retry: Retry
     lease_seconds: float
@@ -44,7 +44,7 @@ def check_settings(
     headers: Mapping[str, str] | None = None,
     lanes: int | None = None,
 ) -> GroupSettings:
-    """The settings of a group as a caller gives them, checked."""
+    """Check the settings of a group."""
     if ordering not in (None, "key"):
         raise InvalidInput(f'ordering is None or "key", not {ordering!r}.')
     check_on_dead(on_dead)
@@ -64,14 +64,14 @@ def check_settings(
 
 
 def check_on_dead(on_dead: Any) -> str:
-    """What a dead letter does to its key."""
+    """Check what a dead letter does to its key."""
     if on_dead not in ("continue", "halt"):
         raise InvalidInput(f'on_dead is "continue" or "halt", not {on_dead!r}.')
     return str(on_dead)
 
 
 def check_lease_seconds(seconds: Any) -> float:
-    """How long a claim holds."""
+    """Check how long a lease lasts."""
     if not isinstance(seconds, int | float) or not 0 < seconds <= limits.LEASE_SECONDS_MOST:
         raise InvalidInput("lease_seconds must be a positive number of at most seven days.")
     return float(seconds)
@@ -103,17 +103,17 @@ class Group:
 
     @property
     def exclusive(self) -> bool:
-        """A lane of this group has at most one open lease."""
+        """Whether a lane of this group has at most one open lease."""
         return self.ordered or self.keyed
 
     @property
     def halts(self) -> bool:
-        """A key stops at its dead letter."""
+        """Whether a key stops at its dead letter."""
         return self.on_dead == "halt"
 
     @property
     def settings(self) -> GroupSettings:
-        """What it would have to be created with now."""
+        """The settings with which it could be created as it is now."""
         last = self.spans[-1]
         return GroupSettings(
             retry=self.retry,
@@ -127,13 +127,13 @@ class Group:
         )
 
     def lived(self, replay: int, low: int) -> bool:
-        """Whether events above `low`, in a range of this life, may have had a life before."""
+        """Return whether events above `low`, in a range of this life, may have had an earlier life."""
         return replay > 0 or low < self.rewound_upto
 
     def span(self, binding: int) -> Span:
-        """The reach of a binding."""
+        """Return the part of the log in which a binding applies."""
         return next(span for span in self.spans if span.binding == binding)
 
     def span_after(self, cursor: int) -> Span:
-        """The binding that covers the next event above a cursor."""
+        """Return the span that covers the next event above a cursor."""
         return next(span for span in self.spans if cursor < span.high)

@@ -9,21 +9,21 @@ from penstock.errors import InvalidInput
 
 
 def bucket_of(ordering_key: str | None, offset: int = 0) -> int:
-    """The bucket of a key, the same in every client; an event without a key falls by its offset."""
+    """Return the bucket of a key, the same in every client; without a key the offset decides."""
     if ordering_key is None:
         return offset % BUCKETS
     return sha256(ordering_key.encode()).digest()[0]
 
 
 def check_lanes(lanes: int) -> int:
-    """Lanes come in powers of two, so that a lane can be cut in half."""
+    """Check the number of lanes: a power of two, so that every lane can be split in half."""
     if not isinstance(lanes, int) or not 1 <= lanes <= LANES or lanes & (lanes - 1):
         raise InvalidInput(f"lanes must be a power of two between 1 and {LANES}, not {lanes!r}.")
     return lanes
 
 
 def slice_of(lane: int, lanes: int) -> tuple[int, int]:
-    """First and last bucket of a lane.
+    """Return the first and last bucket of a lane.
 
     >>> slice_of(1, 8)
     (32, 63)
@@ -33,10 +33,10 @@ def slice_of(lane: int, lanes: int) -> tuple[int, int]:
 
 
 def lane_of(bucket: int, lanes: int) -> int:
-    """The lane a bucket belongs to."""
+    """Return the lane of a bucket."""
     return bucket * lanes // BUCKETS
 
 
 def children(lane: int) -> tuple[int, int]:
-    """The two lanes a lane becomes when the lanes of its group are doubled."""
+    """Return the two lanes that a lane is split into when its group's lanes are doubled."""
     return 2 * lane, 2 * lane + 1

@@ -1,4 +1,4 @@
-"""The lease: what is claimed, what a settle says about it, and how an expired one is cut."""
+"""The lease: what was claimed, what a settle reports, and how an expired lease is split."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.core.columns import Columns
 from penstock.core.limits import SUSPECT_PIECES
 
 LeaseId = NewType("LeaseId", int)
-Steps = Sequence[tuple[int, int]]  # (offset, number): the number holds from this offset on
+Steps = Sequence[tuple[int, int]]  # (offset, number): the number applies from this offset on
 Token = NewType("Token", int)
 
 
@@ -27,7 +27,7 @@ class LeaseOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """A claimed piece of work as the store wrote it; its contents follow from this for ever."""
+    """A lease as stored. The row alone determines which events it contains, and that never changes."""
 
     id: LeaseId
     token: Token
@@ -47,60 +47,60 @@ class LeaseRow:
     claimed_by: str
     claimed_at: datetime
     expires_at: datetime
-    # What the claimer knows and the stored row does not say; reading is quicker for it.
-    found: str | None = None  # its members by name, in the store's own words
+    # Known to the claimer but not stored; it makes reading faster.
+    found: str | None = None  # its members, in the store's own encoding
     whole: bool = False  # every event of its lane in (low, high]
-    simple: bool = False  # of a group that has nothing but such ranges, and one lane
-    ordered: bool = False  # of a group whose keys wait for their first event
-    left: int | None = None  # how many events lie behind it, at most; for those who share a group fairly
-    events: Columns | None = field(default=None, compare=False, repr=False)  # what it holds, if the claim has read it
+    simple: bool = False  # the group has only such ranges, and one lane
+    ordered: bool = False  # in this group the events of a key wait for its first
+    left: int | None = None  # upper bound of the events after it, so that workers can share a group fairly
+    events: Columns | None = field(default=None, compare=False, repr=False)  # its events, if the claim has read them
     earlier: Steps = ()  # attempts of earlier lives of its events
 
     @property
     def is_range(self) -> bool:
-        """A range of the log, as opposed to a list of exception rows."""
+        """Whether it is a range of the log, as opposed to a list of exception rows."""
         return self.offsets is None
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing to hand out now; `until` is when something may become due, None if only an append can tell."""
+    """Nothing to claim now; `until` is when something may become due, None if only an append can change that."""
 
     until: datetime | None
     paused: bool = False
-    horizon: int = 0  # how far the claimer looked
-    end: int = 0  # the last offset that was given out
-    seconds: float | None = None  # until then, by the clock of the database
-    unavailable: str | None = None  # what the target said: the circuit of the group is open
+    horizon: int = 0  # how far the claim looked
+    end: int = 0  # the last offset that was assigned
+    seconds: float | None = None  # the time until `until`, by the database's clock
+    unavailable: str | None = None  # the target's error, if the circuit of the group is open
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A stretch without a member was passed; claim again at once."""
+    """The range held no matching event and was skipped; claim again at once."""
 
 
-DEATHS = frozenset({"process_died", "out_of_memory", "lease_expired"})  # error codes: it took its process down
+DEATHS = frozenset({"process_died", "out_of_memory", "lease_expired"})  # error codes of events that kill their process
 
 
 class Failure(NamedTuple):
-    """Why an event did not succeed. (A tuple: thousands of them cross from the handlers' process.)"""
+    """Why an event did not succeed. A tuple, because thousands of them are sent from the handlers' process."""
 
     code: str
     message: str
     retry_after_seconds: float | None = None
-    error_type: str | None = None  # the exception's class, where there was one
+    error_type: str | None = None  # the exception's class, if there was one
     fingerprint: str | None = None  # the kind of error; see `core.fingerprint`
     traceback: str | None = None  # sent now and then for each kind, not with every failure
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What one event wants to happen if, and only if, it succeeds (or a whole lease, if all of it does)."""
+    """Changes that are made if, and only if, an event succeeds (or all events of a lease)."""
 
     state: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     emit: Sequence[Any] = ()
     execute: Sequence[tuple[str, Sequence[Any]]] = ()
-    writers: Sequence[int] = ()  # offsets of the events whose writes `state` holds, where they are several
+    writers: Sequence[int] = ()  # offsets of the events whose writes `state` holds, if there are several
 
     def __bool__(self) -> bool:
         return bool(self.state or self.emit or self.execute)
@@ -108,27 +108,27 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Everything a settle says. Members named nowhere are done up to `upto`, and come back as one range above it."""
+    """Everything a settle reports. Members not named are done up to `upto`; above it they come back as one range."""
 
     failed: Mapping[int, Failure] = field(default_factory=dict)
     dead: Mapping[int, Failure] = field(default_factory=dict)
     released: Set[int] = frozenset()
-    suspects: Mapping[int, Failure] = field(default_factory=dict)  # one of them took a process down: nobody knows which
+    suspects: Mapping[int, Failure] = field(default_factory=dict)  # one of them, unknown which, killed a process
     upto: int | None = None
     due_after_seconds: float = 0.0
     effects: Effects = field(default_factory=Effects)
     event_effects: Mapping[int, Effects] = field(default_factory=dict)
     versions: Mapping[tuple[str, str], int] = field(default_factory=dict)
     unavailable: Failure | None = None  # the target is down: opens the circuit of the group
-    moves: Sequence[str] = ()  # what Spark's tasks have put aside and the settle puts in its place, by name
-    # Of events that did not succeed, and of all others of their keys, in offset order: a caller who has them at hand
-    # saves an ordered group a look at all its range.
+    moves: Sequence[str] = ()  # names of what Spark's tasks have staged and the settle moves into place
+    # Keys of the events that did not succeed and of all others with those keys, in offset order. Given them, an ordered
+    # group need not read its whole range.
     keys: Mapping[int, str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The answer of a settle: how many events went which way."""
+    """The result of a settle: how many events had each outcome."""
 
     published: int
     failed: int
@@ -137,7 +137,7 @@ class Settled:
 
 
 def cut(members: Sequence[int], low: int, high: int, pieces: int = SUSPECT_PIECES) -> list[tuple[int, int, int]]:
-    """Cut a range into at most `pieces` ranges of equal members: (low, high, members) each, covering all of it.
+    """Split a range into at most `pieces` ranges of about equal size: (low, high, members) each, without gaps.
 
     >>> cut([3, 5, 9], 0, 10, pieces=2)
     [(0, 5, 2), (5, 10, 1)]
@@ -158,7 +158,7 @@ def cut(members: Sequence[int], low: int, high: int, pieces: int = SUSPECT_PIECE
 
 
 def suspect_parts(lease_id: int, offsets: Sequence[int]) -> dict[int, int]:
-    """The part of a lost lease that each of its rows belongs to; a later lease takes rows of one part only.
+    """Assign each row of a lost lease to a part; a later lease takes rows of one part only.
 
     >>> suspect_parts(7, [10, 20, 30])
     {10: 112, 20: 113, 30: 114}
@@ -173,12 +173,12 @@ def suspect_parts(lease_id: int, offsets: Sequence[int]) -> dict[int, int]:
 
 
 def alone(offset: int) -> int:
-    """The part of a row that died alone: it is claimed alone until it is resolved."""
+    """Return the part of a row that killed its process alone: it is claimed alone until it is resolved."""
     return -offset
 
 
 def part_after(part: int | None, given: int | None, *, failures: int) -> int | None:
-    """A row's part after it was given back: a part ends with a failure of its own, being alone does not."""
+    """Return the part of a row that comes back: a failure of its own ends a part, but not being alone."""
     if given is not None:
         return given
     return part if failures == 0 or (part is not None and part < 0) else None
@@ -192,10 +192,10 @@ def split_released(
     rows: Set[int] = frozenset(),
     touched: int | None = None,
 ) -> tuple[int, frozenset[int]]:
-    """Where the finished part of a range ends, and which members are given back one by one.
+    """Return where the finished part of a range ends, and which members are released one by one.
 
-    The released end of a lease goes back as one range, which steps over those that failed and get `rows` of their own;
-    anything released before it goes back as rows. Behind the first `touched` members all are released.
+    The released end of a lease goes back as one range, without the failed members, which get `rows` of their own;
+    members released before it go back as rows. After the first `touched` members all are released.
 
     >>> split_released([1, 2, 3, 4], {2, 3, 4}, low=0, high=9)
     (1, frozenset())

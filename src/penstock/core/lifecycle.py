@@ -1,4 +1,4 @@
-"""The rules of a delivery's life: six transitions, and what a failed attempt leads to."""
+"""The lifecycle of a delivery: six transitions, and what follows a failed attempt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRANSITIONS: Final = frozenset(
 
 
 def allowed(before: State, after: State) -> bool:
-    """Whether a delivery may go from one state to the other.
+    """Return whether a delivery may go from one state to the other.
 
     >>> allowed(State.PENDING, State.DEAD)
     False
@@ -31,7 +31,7 @@ def allowed(before: State, after: State) -> bool:
 
 
 def require(before: State, after: State) -> None:
-    """Raise `IllegalTransition` unless the step is one of the six."""
+    """Raise `IllegalTransition` unless the transition is one of the six."""
     if not allowed(before, after):
         raise IllegalTransition(f"{before} → {after} is not a transition of a delivery; nothing was changed.")
 
@@ -45,9 +45,9 @@ def next_attempt(
     u: float,
     retry_after_seconds: float | None = None,
 ) -> datetime | None:
-    """When a delivery with so many failures is tried again; None if it is DEAD.
+    """Return when to retry a delivery with so many failures; None if it is DEAD.
 
-    It is DEAD when the budget is used up or the event is too old. `retry_after_seconds` is the handler's own wish and
+    It is DEAD when the retry budget is used up or the event is too old. `retry_after_seconds`, set by the handler,
     replaces the backoff; `u` in [0, 1) is the caller's random number for the jitter.
     """
     age = 0.0 if created_at is None else (now - created_at).total_seconds()

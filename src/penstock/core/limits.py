@@ -1,4 +1,4 @@
-"""A limit on everything, all in one place."""
+"""Every limit, in one place."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ FAILURE_LINES_SECONDS: Final = 60.0  # … in this time
 
 BATCH: Final = 50_000  # events in one lease, at most
 PIPELINE_BATCH: Final = 200_000  # events in one lease of a pipeline
-PIPELINE_JOBS: Final = 256  # Spark jobs for one lease of a pipeline, when something in it is poisonous
+PIPELINE_JOBS: Final = 256  # Spark jobs for one lease of a pipeline, to find what fails in it
 APPEND_BATCH: Final = 100_000  # events in one append_many
 ROWS_PER_LEASE: Final = 2_000  # exception rows in one lease
-ROWS_LEAST: Final = 64  # exception rows that an ordered lane may take, however little of its last lease got done
-ROWS_WAIT_SECONDS: Final = 1.0  # due rows that fill no lease let ranges pass for so long
-HELD_PER_LEASE: Final = 300  # events that wait behind one of their key before an engine gives the rest of a lease back
-HOLES_PER_LEASE: Final = 1_000  # events a range may step over; else it ends earlier
-SCAN: Final = 50_000  # events one claim looks at (or twice its limit)
-SCAN_FILTERED: Final = 10_000  # the same where each of them is held against a filter
+ROWS_LEAST: Final = 64  # exception rows that an ordered lane may always take, even if its last lease finished few
+ROWS_WAIT_SECONDS: Final = 1.0  # how long due rows too few to fill a lease wait while ranges are claimed
+HELD_PER_LEASE: Final = 300  # events waiting for an earlier one of their key before an engine releases the rest
+HOLES_PER_LEASE: Final = 1_000  # events that a range may leave out; with more it ends earlier
+SCAN: Final = 50_000  # events that one claim examines (or twice its limit)
+SCAN_FILTERED: Final = 10_000  # the same where each event is checked against a filter
 READ_WITH_CLAIM: Final = 500  # events that a claim reads in its own transaction
-PASS_STRETCH: Final = 1_000  # an unmatched stretch this long is passed by a lease without members
+PASS_STRETCH: Final = 1_000  # a range without matches this long is skipped with a lease without members
 BLOCKED_PER_LANE: Final = 10_000  # blocked rows that stop a lane's cursor
 SUSPECT_PIECES: Final = 16  # an expired range comes back in this many pieces
 
@@ -35,40 +35,38 @@ BUCKETS: Final = 256
 LANES: Final = 256
 LANES_DEFAULT: Final = 8
 
-TALLY_EVERY: Final = 10_000  # offsets between two marks up to which the log is counted
-TALLY_GROWTH: Final = 10_000  # events by which a stream grows before its counts at a mark are kept
+TALLY_EVERY: Final = 10_000  # offsets between two marks at which the log is counted
+TALLY_GROWTH: Final = 10_000  # events by which a stream must grow before its counts at a mark are kept
 PRUNE_BATCH: Final = 10_000  # events, or leases, that prune removes in one transaction
 
 FIRST_LEASE: Final = 64  # events in the first lease of a worker that does not know its handlers yet
 BATCH_SECONDS: Final = 2.0
-OVERTIME: Final = 1.5  # times batch_seconds after which a worker settles what is finished and gives back the rest
+OVERTIME: Final = 1.5  # times batch_seconds after which a worker settles what is finished and releases the rest
 TIMEOUT_SECONDS: Final = 30.0
 CONCURRENCY: Final = 1_000
 PROCESSES: Final = 64  # of one `penstock run`
 MEMORY_MB: Final = 2_048  # of a handler's process
 CIRCUIT_FIRST_SECONDS: Final = 1.0
 CIRCUIT_MOST_SECONDS: Final = 60.0
-CIRCUIT_LOOK_SECONDS: Final = 0.25  # between two looks at a probe that somebody else makes
+CIRCUIT_LOOK_SECONDS: Final = 0.25  # between two looks at another worker's probe
 POLL_FIRST_SECONDS: Final = 0.025
 POLL_MOST_SECONDS: Final = 0.25
 LOOK_FIRST_SECONDS: Final = 0.002  # between two looks of an idle engine at the log, just after something happened
-LOOK_MOST_SECONDS: Final = 0.25  # and when nothing has happened for long
-WAKE_EVERY_SECONDS: Final = 0.005  # a process notifies idle workers at most once in so many
-IDLE_CLAIM_SECONDS: Final = 5.0  # an idle worker claims again after so many, whatever it was told
+LOOK_MOST_SECONDS: Final = 0.25  # the same when nothing has happened for a while
+WAKE_EVERY_SECONDS: Final = 0.005  # a process notifies idle workers at most once in this time
+IDLE_CLAIM_SECONDS: Final = 5.0  # an idle worker claims again after this time even without a notification
 RUN_BEAT_SECONDS: Final = 3.0  # between two heartbeats of a run
-RUN_LOST_SECONDS: Final = 30.0  # a run without a heartbeat for so long counts as lost
-RUN_KEPT_DAYS: Final = 30  # after the end of a run, or its last heartbeat: a prune of any stream removes its row
+RUN_LOST_SECONDS: Final = 30.0  # a run without a heartbeat for this long counts as lost
+RUN_KEPT_DAYS: Final = 30  # after the end of a run, or its last heartbeat; then a prune of any stream removes its row
 IDLE_CLAIMS_PER_SECOND: Final = 10  # of one engine: with many groups each waits longer
-SOLO_DEATHS: Final = (
-    10  # events that took their process down, in a row and without a success, before the group is paused
-)
+SOLO_DEATHS: Final = 10  # events in a row that killed their process, without a success, before the group is paused
 
 LEASE_SECONDS: Final = 60.0
 LEASE_SECONDS_MOST: Final = 7 * 86_400.0
 READER_LEASES: Final = 256  # in one claim of a streaming reader
-READER_FIRST_SECONDS: Final = 600.0  # the first claim of a reader, until its query has written it down
-READER_WAIT_SECONDS: Final = 1.0  # an idle reader waits so long for something to come
-STAGED_SECONDS: Final = 86_400.0  # what a Spark task has staged is kept so long for its write to commit
+READER_FIRST_SECONDS: Final = 600.0  # how long a reader's first claim lasts until its query has recorded it
+READER_WAIT_SECONDS: Final = 1.0  # how long an idle reader waits for events
+STAGED_SECONDS: Final = 86_400.0  # how long staged rows of a Spark task are kept for their write to commit
 SETTLE_RETRIES: Final = 5  # serialization failures and deadlocks
 BUSY_SECONDS: Final = 30.0
 NOTE_SECONDS: Final = 1.0  # between two notes of the horizon for standbys, in one process

@@ -1,4 +1,4 @@
-"""Where a log stands, and what a look-out watches it with."""
+"""The position of a log, and the means to watch it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Where the log stands. An idle worker claims again when any of it has changed."""
+    """The position of the log. An idle worker claims again when any field has changed."""
 
-    horizon: int  # below it nothing can still appear; the last offset given out may be higher
-    actions: int  # the newest action of an operator
-    returned: int  # the newest range that came back
+    horizon: int  # nothing can still appear below it; the last assigned offset may be higher
+    actions: int  # the newest operator action
+    returned: int  # the newest returned range
 
 
 class Sight(Protocol):
-    """What one look-out watches a log with. Used by one thread."""
+    """How a look-out watches a log. Used by one thread."""
 
     @property
     def listens(self) -> bool:
-        """Whether notifications arrive here."""
+        """Whether it receives notifications."""
 
     def look(self) -> Look:
-        """Where the log stands now. Cheap."""
+        """Return the current position of the log. Cheap."""
 
     def expect(self, waiting: bool) -> None:
-        """Tell appenders whether somebody waits for a notification."""
+        """Tell appenders whether anyone waits for a notification."""
 
     def wait(self, seconds: float | None, kick: int) -> bool:
-        """Return when a notification has arrived (True), `kick` is readable, or the time is up."""
+        """Wait until a notification arrives (returns True), `kick` is readable, or the time is up."""
 
     def close(self) -> None:
         """Stop watching."""

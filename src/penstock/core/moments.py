@@ -1,4 +1,4 @@
-"""Times that Python can hold. Databases hold others, too: infinity, the year 20000, years before Christ."""
+"""Times that Python can represent. Databases have others, too: infinity, the year 20000, years BC."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 LATEST: Final = datetime.max.replace(tzinfo=UTC)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 POSTGRES_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
-LONGEST_SECONDS: Final = 100 * 366 * 86_400.0  # a delay, a time to live: nobody waits longer than a century
+LONGEST_SECONDS: Final = 100 * 366 * 86_400.0  # the longest delay: a century
 
 
 def of_micros(count: int, epoch: datetime = EPOCH) -> datetime:
-    """The time so many microseconds after an epoch; beyond what Python can hold, the nearest it can.
+    """Return the time `count` microseconds after an epoch, or the nearest that Python can represent.
 
     >>> of_micros(2**63 - 1) == LATEST, of_micros(-(2**63)) == EARLIEST
     (True, True)
@@ -25,5 +25,5 @@ def of_micros(count: int, epoch: datetime = EPOCH) -> datetime:
 
 
 def of_postgres(raw: bytes) -> datetime:
-    """A time as PostgreSQL sends it: eight bytes, microseconds since 2000."""
+    """Decode a time as PostgreSQL sends it: eight bytes, microseconds since 2000."""
     return of_micros(int.from_bytes(raw, "big", signed=True), POSTGRES_EPOCH)

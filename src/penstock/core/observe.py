@@ -1,6 +1,6 @@
-"""The seam to observe: one small event per transition of a lease, a worker, a run and an operation.
+"""Observers: one small event per transition of a lease, a worker, a run and an operation.
 
-Counters, logging and the progress display subscribe to it, and so may anybody else:
+Counters, logging and the progress display subscribe to them, and so may anyone else:
 
 >>> stop = everyone.subscribe(lambda event: print(type(event).__name__))
 >>> everyone.emit(RunStopping())
@@ -22,7 +22,7 @@ logger = logging.getLogger("penstock")
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A group (`stream/group`) has a new lease with so many events."""
+    """A group (`stream/group`) has a new lease."""
 
     group: str
     lease: int
@@ -31,7 +31,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class LeaseEnded:
-    """A lease was settled, or given back whole."""
+    """A lease was settled, or released as a whole."""
 
     group: str
     lease: int
@@ -40,7 +40,7 @@ class LeaseEnded:
 
 @dataclass(frozen=True, slots=True)
 class LeaseGone:
-    """A lease was somebody else's by the time it was to be settled."""
+    """A lease was lost before it could be settled."""
 
     group: str
     message: str
@@ -48,7 +48,7 @@ class LeaseGone:
 
 @dataclass(frozen=True, slots=True)
 class EventsFailed:
-    """Events of a settled lease failed: by their place among its `events`."""
+    """Events of a settled lease failed; `failures` is keyed by their index in `events`."""
 
     group: str
     events: Events
@@ -57,7 +57,7 @@ class EventsFailed:
 
 @dataclass(frozen=True, slots=True)
 class ProcessesDied:
-    """Processes of handlers ended while they worked on a lease."""
+    """Handler processes died while they worked on a lease."""
 
     group: str
     count: int
@@ -65,7 +65,7 @@ class ProcessesDied:
 
 @dataclass(frozen=True, slots=True)
 class StoreAway:
-    """Something failed because the database could not be reached; it is tried again."""
+    """The database could not be reached; the operation is retried."""
 
     where: str
     error: Exception
@@ -73,35 +73,35 @@ class StoreAway:
 
 @dataclass(frozen=True, slots=True)
 class RunBegan:
-    """An engine begins to work for these groups."""
+    """An engine started to work for these groups."""
 
     engine: str
     groups: Sequence[str]
-    run: int | None  # its row
+    run: int | None  # the id of its row
 
 
 @dataclass(frozen=True, slots=True)
 class RunProgressed:
-    """What a run has done so far: counts by group, over all its processes."""
+    """The progress of a run so far: counts by group, over all its processes."""
 
     groups: Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class RunStopping:
-    """A run was told to stop: running handlers get their time."""
+    """A run is stopping; running handlers may finish within their time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """A run is over, for this reason."""
+    """A run ended, for this reason."""
 
     outcome: str
 
 
 @dataclass(frozen=True, slots=True)
 class Operated:
-    """An operator did something: it is in the audit, too."""
+    """An operator's action; it is in the audit, too."""
 
     action: str
     stream: str | None
@@ -127,14 +127,14 @@ Observer = Callable[[Observed], None]
 
 
 class Observers:
-    """Those who want to know. What is emitted here reaches the subscribers of its `parent`, too."""
+    """A set of observers. Events emitted here also reach the observers of `parent`."""
 
     def __init__(self, *observers: Observer, parent: Observers | None = None) -> None:
         self._observers = observers
         self._parent = parent
 
     def subscribe(self, observer: Observer) -> Callable[[], None]:
-        """Call it with every event from now on; returns what ends that."""
+        """Call `observer` with every event from now on; returns a function that unsubscribes it."""
         self._observers = (*self._observers, observer)
 
         def unsubscribe() -> None:
@@ -143,12 +143,12 @@ class Observers:
         return unsubscribe
 
     def emit(self, event: Observed) -> None:
-        """Tell everybody. One that fails is logged, and hurts nobody."""
+        """Call every observer. One that fails is logged and does not affect the others."""
         for observer in self._observers:
             try:
                 observer(event)
             except Exception:
-                logger.exception("an observer failed at %s", type(event).__name__)
+                logger.exception("an observer failed on %s", type(event).__name__)
         if self._parent is not None:
             self._parent.emit(event)
 

@@ -1,4 +1,4 @@
-"""Order by key: what a head that did not succeed holds back."""
+"""Order by key: which events an unsuccessful one holds back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Set
 def held_back(
     members: Iterable[tuple[int, str | None]], stopped: Iterable[int], called: Set[int] = frozenset()
 ) -> list[int]:
-    """Offsets of members that must be given back because an earlier member of their key stopped.
+    """Return the offsets of members that must be released because an earlier member of their key stopped.
 
     `members` are (offset, key) in offset order; `stopped` are the offsets that failed, were released or halt their
-    key; `called` are those that did not succeed. One that stands behind another that failed is held back, too: its turn
-    had not come. Behind one that was only released it had: what was done before it is given back with its effects.
+    key; `called` are those that were handled without success. A member of `called` is held back, too, if an earlier
+    one of its key failed: it was handled too early. If the earlier one was only released, its outcome counts.
 
     >>> held_back([(1, "a"), (2, "b"), (3, "a")], {1})
     [3]
@@ -20,7 +20,7 @@ def held_back(
     [2, 4]
     """
     heads = set(stopped)
-    closed: dict[str, bool] = {}  # whether the key waits for one that failed
+    closed: dict[str, bool] = {}  # stopped keys; true if the member that stopped it failed
     back: list[int] = []
     for offset, key in members:
         if key is None:

@@ -1,4 +1,4 @@
-"""The retry policy: how often, how long to wait, and when to stop."""
+"""The retry policy: how often to retry, how long to wait, and when to give up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How a group treats failures. `max_attempts=3` means that the third failure is the last.
+    """How a group retries. With `max_attempts=3` the third failure is the last.
 
     >>> Retry(base_seconds=2, factor=2, jitter=0).delay_seconds(3, u=0.0)
     8.0
@@ -28,7 +28,7 @@ class Retry:
         if not isinstance(self.max_attempts, int) or isinstance(self.max_attempts, bool):
             raise InvalidInput("Retry.max_attempts must be a whole number.")
         if not 1 <= self.max_attempts < 2**31:
-            raise InvalidInput("Retry.max_attempts must be at least 1: the first failure is then the last.")
+            raise InvalidInput("Retry.max_attempts must be at least 1, which means that the first failure is the last.")
         for name in ("base_seconds", "factor", "cap_seconds", "jitter", "max_age_seconds"):
             value = getattr(self, name)
             if value is None and name == "max_age_seconds":
@@ -39,7 +39,7 @@ class Retry:
             raise InvalidInput("Retry.jitter must lie between 0 and 1.")
 
     def delay_seconds(self, failures: int, *, u: float) -> float:
-        """Seconds to wait after the n-th failure; `u` in [0, 1) is the caller's random number."""
+        """Return the seconds to wait after the n-th failure; `u` in [0, 1) is the caller's random number."""
         try:
             grown = self.base_seconds * self.factor ** (failures - 1)
         except OverflowError:
@@ -47,9 +47,9 @@ class Retry:
         return min(self.cap_seconds, grown, LONGEST_SECONDS) * (1 - self.jitter * u)
 
     def exhausted(self, failures: int, *, age_seconds: float) -> bool:
-        """Whether a delivery with so many failures, of an event so old, is given up."""
+        """Return whether to give up a delivery with so many failures, of an event this old."""
         return failures >= self.max_attempts or self.too_old(age_seconds)
 
     def too_old(self, age_seconds: float) -> bool:
-        """Whether an event so old is given up at its next failure, or when its target is unavailable."""
+        """Return whether an event this old is given up at its next failure, or when its target is unavailable."""
         return self.max_age_seconds is not None and age_seconds >= self.max_age_seconds

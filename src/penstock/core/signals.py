@@ -1,4 +1,4 @@
-"""What a handler raises to say more than "failed". These are the user's exceptions, not refusals of Penstock."""
+"""Exceptions that handlers raise to say more than "failed". They are not errors of Penstock."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Permanent(Exception):
 
 
 class RetryLater(Exception):
-    """Try again after so many seconds, whatever the backoff says."""
+    """Retry after so many seconds, whatever the backoff says."""
 
-    after_seconds: float | None = None  # for a class that does not call this one's __init__: as the backoff says
+    after_seconds: float | None = None  # None in a subclass that does not call __init__: the backoff applies
 
     def __init__(self, after_seconds: float, message: str = "retry later") -> None:
         if not _can_wait(after_seconds):
@@ -34,7 +34,7 @@ class RetryLater(Exception):
 
 
 class Unavailable(Exception):
-    """The target is down: nobody's fault, so no failure is counted and the rest of the lease goes back."""
+    """The target is down: no failure is counted, and the rest of the lease is released."""
 
 
 def _can_wait(seconds: Any) -> bool:
@@ -42,16 +42,16 @@ def _can_wait(seconds: Any) -> bool:
 
 
 def failure_of(error: Any) -> Failure:
-    """Why an event did not succeed, in words that can be stored: a text, or what was raised, however odd its class."""
+    """Describe why an event did not succeed, from a text or an exception of any class."""
     if not is_a(error, BaseException):
         return fingerprint.of_text(codec.error_code(error), codec.error_text(error))
     try:
         after = error.after_seconds if is_a(error, RetryLater) else None
         return fingerprint.of_exception(error, after if _can_wait(after) else None)
-    except BaseException:  # of the user's properties and metaclasses
+    except BaseException:  # from the user's properties and metaclasses
         return fingerprint.of_text("indescribable", "an exception that cannot be described")
 
 
 def is_a(error: Any, kind: type[BaseException]) -> bool:
-    """As isinstance, which would ask the object itself, too: its answer may be an exception."""
+    """Test like isinstance, but without calling the object's own `__class__`, which may raise."""
     return issubclass(type(error), kind)

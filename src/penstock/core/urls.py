@@ -1,4 +1,4 @@
-"""URLs that may be shown."""
+"""URLs that are safe to show."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 
 def without_password(url: str) -> str:
-    """The URL with its password blotted out.
+    """Mask the password of a URL.
 
     >>> without_password("postgresql://me:secret@db/shop")
     'postgresql://me:***@db/shop'

@@ -1,4 +1,4 @@
-"""Statements of the user that run inside a settle."""
+"""The user's SQL statements that run inside a settle."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 class UserSqlError(Exception):
-    """A statement of the user failed inside a settle."""
+    """A user's statement failed inside a settle."""
 
     def __init__(self, cause: BaseException | None, message: str) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ _REFUSED = re.compile(
 
 
 def check_user_sql(sql: str) -> None:
-    """The settle's transaction is the settle's: a statement that would begin, end or change one is refused."""
+    """Refuse a statement that would begin, end or change the settle's transaction."""
     if _OR_ROLLBACK.search(sql):
         raise UserSqlError(None, f"OR ROLLBACK would end the settle's own transaction: {sql[:120]}")
     word = _FIRST_WORD.match(sql)

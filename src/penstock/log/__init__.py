@@ -1,1 +1,1 @@
-"""What an application calls: open a log, append to it, read it, claim from it, operate it."""
+"""The API of a log: open it, append, read, claim, settle, operate."""

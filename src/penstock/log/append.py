@@ -14,7 +14,7 @@ from penstock.stores.base import Store, Transaction
 
 
 def append(store: Store, stream: str, fields: Mapping[str, Any], connection: Any = None) -> Appended:
-    """Store one event: in a transaction of its own, or as a part of the caller's on its `connection`."""
+    """Store one event: in its own transaction, or in the caller's on its `connection`."""
     event, chosen = new_events.one(stream, fields)
     if connection is not None:
         return outbox.append(store, connection, event, chosen)
@@ -34,7 +34,7 @@ def append(store: Store, stream: str, fields: Mapping[str, Any], connection: Any
 
 
 async def append_async(store: Store, stream: str, fields: Mapping[str, Any], connection: Any) -> Appended:
-    """Store one event as a part of the caller's transaction on an async connection."""
+    """Store one event in the caller's transaction on an async connection."""
     event, chosen = new_events.one(stream, fields)
     return await outbox.append_async(store, connection, event, chosen)
 
@@ -45,7 +45,7 @@ def append_many(store: Store, stream: str, events: Iterable[Mapping[str, Any]]) 
     ready, ours = new_events.many(stream, listed)
     try:
         return _append_many(store, ready, ours)
-    except InvalidInput:  # a payload is not JSON, and nothing was stored; the long way knows bytes, and better words
+    except InvalidInput:  # nothing was stored; checking one by one accepts bytes and names the bad event
         return _append_many(store, *new_events.one_by_one(stream, listed))
 
 

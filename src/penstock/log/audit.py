@@ -1,4 +1,4 @@
-"""The audit: one row for every action of an operator."""
+"""The audit: one row per operator action."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def record(
     count: int | None = None,
     detail: Mapping[str, Any],
 ) -> None:
-    """Write the row."""
+    """Write one audit row."""
     text = orjson.dumps(dict(detail), default=str).decode()
     tx.run("audit.add", by=by, action=action, stream=stream, group_name=group, count=count, detail=text, now=tx.now())
 
@@ -29,6 +29,6 @@ def record(
 def record_for(
     tx: Transaction, by: str, action: str, group: Group, count: int | None, detail: Mapping[str, Any]
 ) -> None:
-    """Write the row of an action on a group, which may give idle workers something to do."""
+    """Write the row of an action on a group and wake idle workers, which may have work now."""
     record(tx, by, action, stream=group.stream, group=group.group_name, count=count, detail=detail)
     tx.wake()

@@ -1,4 +1,4 @@
-"""Bindings: which events a group wants, from an offset on."""
+"""Bindings: which events a group receives, from an offset on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bind(
     headers: Mapping[str, str] | None,
     by: str | None,
 ) -> int:
-    """A new binding, forward only: from the horizon on. Returns the offset above which it holds."""
+    """Add a binding that applies to later events only; returns the offset above which it applies."""
     known, author = check_patterns(types), checks.author(by)
     codec.encode_headers(headers)
     return transact(store, lambda tx: _bind(tx, stream, group, known, headers or None, author))
@@ -38,7 +38,7 @@ def _bind(
 ) -> int:
     group = groups.locked(tx, stream, group_name)
     horizon = tx.horizon()
-    # The horizon may fall back below a cursor for a moment; what is claimed keeps the binding it was claimed by.
+    # The horizon may briefly be below a cursor; claimed events keep the binding they were claimed with.
     rows: list[CursorRow] = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
     cursors = [group.starts[row.lane] if row.cursor is None else row.cursor for row in rows]
     begin = max(horizon, *cursors)
@@ -55,7 +55,7 @@ def add(
     types: tuple[str, ...] | None,
     headers: Mapping[str, str] | None,
 ) -> None:
-    """Store what the group wants above an offset."""
+    """Store a binding that applies above an offset."""
     row = tx.one(
         "group.bind",
         group_id=group_id,

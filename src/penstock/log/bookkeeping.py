@@ -1,4 +1,4 @@
-"""What claimers and reapers do on the side: count the log, and tell standbys how far they may be read."""
+"""Side jobs of claim and reap: count the log, and record the horizon for standbys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _IDLE_BLOCKS = 5
 
 
 class Bookkeeping:
-    """Remembers, for one open log, how far it was counted and what standbys were told last."""
+    """How far one open log has been counted, and the horizon last recorded for standbys."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -22,14 +22,14 @@ class Bookkeeping:
         self._noted, self._note_after = 0, 0.0
 
     def idle(self, idle: Idle) -> None:
-        """A claim found nothing: whoever is idle counts the log."""
-        if idle.unavailable is None:  # else nobody asked who was appending
+        """Count the log after a claim that found nothing: the worker is idle anyway."""
+        if idle.unavailable is None:  # otherwise the claim did not compute the horizon
             self._note_horizon(idle.horizon)
         if idle.horizon - self._counted >= limits.TALLY_EVERY:
             self._counted = transact(self._store, lambda tx: tally.advance(tx, blocks=_IDLE_BLOCKS))
 
     def catch_up(self) -> None:
-        """Count all that can be counted."""
+        """Count the log as far as possible."""
         if self._store.has_standbys:
             self._note_horizon(look(self._store, lambda tx: tx.horizon()))
         before = -1
@@ -37,7 +37,7 @@ class Bookkeeping:
             before, self._counted = self._counted, transact(self._store, tally.advance)
 
     def _note_horizon(self, horizon: int) -> None:
-        """Tell standbys; at most once a second, and only if there is news."""
+        """Record the horizon for standbys, at most once a second and only if it has changed."""
         if not self._store.has_standbys or horizon <= self._noted or time.monotonic() < self._note_after:
             return
         self._noted, self._note_after = horizon, time.monotonic() + limits.NOTE_SECONDS

@@ -26,12 +26,12 @@ def set_group(
     lanes: int | None,
     by: str | None,
 ) -> Group:
-    """Change the policy of a group; what is None stays. Lanes can only be doubled."""
+    """Change the policy of a group; None leaves a setting unchanged. Lanes can only be doubled."""
     author = checks.author(by)
     given: dict[str, Any] = {}
     if retry is not None:
         if not isinstance(retry, Retry):
-            raise InvalidInput(f"retry takes a penstock.Retry, not {retry!r}.")
+            raise InvalidInput(f"retry must be a penstock.Retry, not {retry!r}.")
         given["retry"] = retry
     if lease_seconds is not None:
         given["lease_seconds"] = check_lease_seconds(lease_seconds)
@@ -52,7 +52,7 @@ def set_group(
 
 
 def set_policy(tx: Transaction, stream: str, group_name: str, wanted: GroupSettings, by: str) -> None:
-    """Change retry settings, lease length and what a dead letter does to its key."""
+    """Change the retry settings, `lease_seconds` and `on_dead`."""
     group = groups.locked(tx, stream, group_name)
     policy = {"lease_seconds": wanted.lease_seconds, "on_dead": wanted.on_dead, **asdict(wanted.retry)}
     tx.run("group.policy", group_id=group.group_id, **policy)
@@ -67,13 +67,13 @@ def _set_lanes(tx: Transaction, group: Group, lanes: Any, by: str) -> None:
 
 
 def double(store: Store, stream: str, group: str, by: str | None) -> int:
-    """Cut every lane of an ordered or keyed group in half; returns the new number of lanes."""
+    """Split every lane of an ordered or keyed group in half; returns the new number of lanes."""
     author = checks.author(by)
     return transact(store, lambda tx: double_lanes(tx, groups.locked(tx, stream, group), author))
 
 
 def set_paused(store: Store, stream: str, group: str, paused: bool, reason: str | None, by: str | None) -> None:
-    """Pause hands out nothing new and leaves open leases alone; resume continues."""
+    """Pause or resume a group. A paused group gets no new leases; open leases continue."""
     why, author = check_text(reason, "reason"), checks.author(by)
 
     def change(tx: Transaction) -> None:
@@ -85,7 +85,7 @@ def set_paused(store: Store, stream: str, group: str, paused: bool, reason: str 
 
 
 def delete(store: Store, stream: str, group: str, by: str | None) -> None:
-    """Delete a group and everything about its deliveries; the events stay."""
+    """Delete a group and all data about its deliveries; the events stay."""
     author = checks.author(by)
 
     def change(tx: Transaction) -> None:

@@ -1,4 +1,4 @@
-"""What callers pass in, checked before a transaction begins."""
+"""Checks of arguments, made before a transaction begins."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from penstock.errors import InvalidInput
 
 
 def count(value: Any, what: str) -> int:
-    """A whole number of at least 0, as large as a database can hold."""
+    """Check a whole number of at least 0 that fits into a database's bigint."""
     return check_offset(value, what)
 
 
 def seconds(value: Any, what: str, most: float = LONGEST_SECONDS) -> float:
-    """A number of seconds of at least 0."""
+    """Check a number of seconds of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise InvalidInput(f"{what} must be a number between 0 and {most:.0f}, not {str(value)[:60]}.")
     return value
 
 
 def event_of(value: Any) -> tuple[uuid.UUID | None, int | None]:
-    """An event by its id or by its offset: one of the two."""
+    """Return an event's id or its offset; the other is None."""
     if isinstance(value, int) and not isinstance(value, bool):
         return None, check_offset(value, "an offset")
     return parse_event_id(value), None
 
 
 def position(value: Any, what: str) -> str | int | datetime:
-    """A position: "beginning", "end", an offset or a time."""
+    """Check a position: "beginning", "end", an offset or a time."""
     if isinstance(value, datetime):
         moment = check_time(value, what)
         assert moment is not None
@@ -46,7 +46,7 @@ def position(value: Any, what: str) -> str | int | datetime:
 
 
 def required_key(value: Any, what: str) -> str:
-    """A key that must be given."""
+    """Check a key that must be given."""
     known = check_key(value, what)
     if known is None:
         raise InvalidInput(f"{what} is missing.")
@@ -54,20 +54,20 @@ def required_key(value: Any, what: str) -> str:
 
 
 def author(by: str | None) -> str:
-    """The name for the audit; the user's, if none was given."""
+    """Return the name for the audit; the user's if none was given."""
     return check_text(by, "by") or whoami()
 
 
 def state_of(state: str) -> State:
-    """One of the four states."""
+    """Check the name of a state."""
     try:
         return State(state)
     except ValueError as error:
-        raise InvalidInput(f"A state is one of {', '.join(State)}, not {state!r}.") from error
+        raise InvalidInput(f"state must be one of {', '.join(State)}, not {state!r}.") from error
 
 
 def whoami() -> str:
-    """The user's name."""
+    """Return the user's name, or "unknown"."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""The stored circuit: opened by `Unavailable` in a settle, closed by the success of the one lease that probes."""
+"""The stored circuit: `Unavailable` in a settle opens it, the success of the one probing lease closes it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from penstock.stores.base import Transaction
 
 
 def probes(tx: Transaction, group: Group, lease_id: int) -> None:
-    """This lease tries the target. Called under the group's lock, so there is one at a time."""
+    """Record that this lease probes the target. Called under the group's lock, so there is one probe at a time."""
     tx.run("circuit.probe", group_id=group.group_id, lease=lease_id)
 
 
 def settled(
     tx: Transaction, group: Group, lease_id: int, unavailable: Failure | None, answer: Settled, now: datetime
 ) -> None:
-    """Open or close the circuit of a group as the settle of one of its leases demands.
+    """Open or close the circuit of a group after a settle.
 
-    Leases that were claimed before the circuit opened neither close it nor make it wait longer: they know less.
-    A probe that fails for a reason of its own says nothing about the target, and the next one is due at once.
+    Leases claimed before the circuit opened neither close it nor make it wait longer: their information is older.
+    A probe that fails for another reason says nothing about the target, so the next one is due at once.
     """
     known = group.circuit
     is_probe = known is not None and known.probe == lease_id

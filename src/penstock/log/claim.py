@@ -1,4 +1,4 @@
-"""Claim: one short transaction under the group's lock that hands out one lease of one kind."""
+"""Claim: one short transaction under the group's lock that creates one lease."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LEASE_COLUMNS = 9  # of `claim.first`, before those of the event
 
 
 class Claims:
-    """Claims for the groups of one log; remembers which of them were simple the last time."""
+    """Claims for the groups of one log; remembers which groups can use the one-statement claim."""
 
     def __init__(self, store: Store, bookkeeping: Bookkeeping) -> None:
         self._store = store
         self._bookkeeping = bookkeeping
-        self._simple: set[tuple[str, str]] = set()  # groups whose last claim found nothing but events as they come
+        self._simple: set[tuple[str, str]] = set()  # groups whose last claim found only a plain range
 
     def claim(
         self,
@@ -39,7 +39,7 @@ class Claims:
         lease_seconds: float | None,
         run: int | None,
     ) -> LeaseRow | Idle:
-        """A lease of at most `limit` events (and at most `most`), or when to come back."""
+        """Claim at most `limit` events (and at most `most`); `Idle`, which says when to try again, if none is due."""
         wanted = min(checks.count(limit, "limit"), most)
         checks.required_key(claimed_by, "claimed_by")
         if lease_seconds is not None:
@@ -68,7 +68,7 @@ class Claims:
     def _at_once(
         self, stream: str, group: str, most: int, claimed_by: str, lease_seconds: float | None, run: int | None
     ) -> LeaseRow | None:
-        """The quick way, for small leases of groups that were as simple as that the last time."""
+        """Claim in one statement, for small leases of groups whose last claim was a plain range."""
         if most > limits.READ_WITH_CLAIM or (stream, group) not in self._simple:
             return None
         found = repeat(lambda: claim_at_once(self._store, stream, group, most, claimed_by, lease_seconds, run))
@@ -89,11 +89,11 @@ def claim_in(
     run: int | None = None,
     read: Callable[[LeaseRow], tuple[str, Mapping[str, object]]] | None = None,
 ) -> LeaseRow | Idle | Passed:
-    """A lease, or when to come back, or `Passed` if a stretch without a match was passed: claim again.
+    """Claim in the caller's transaction: a lease, `Idle`, or `Passed` if the range held no matching event.
 
-    With `upto` no new range goes beyond that offset; what has come back is handed out wherever it lies. With `read`,
-    which names the block that reads a lease, the claim is all that its transaction does: it ends with the last
-    statement, and a small lease brings its events along.
+    With `upto` no new range goes beyond that offset; returned events are claimed wherever they are. `read` names the
+    block that reads a lease; give it only if the transaction does nothing but this claim: the last statement then
+    commits, and a small lease includes its events.
     """
     group, lanes = _look(tx, stream, group_name)
     expired = [lease for lane in lanes for lease in lane.expired_ids]
@@ -110,7 +110,7 @@ def claim_in(
             wait, end, why = (again - now).total_seconds(), lanes[0].last, group.circuit.last_error
             idle = Idle(again, horizon=end, end=end, seconds=wait, unavailable=why or "unavailable")
             return _idle(tx, idle, alone=alone)
-        limit, read = 1, None  # the lease is written down as the one that probes
+        limit, read = 1, None  # another statement follows: the lease is recorded as the probe
     attempt = LaneClaim(tx, group, now, limit, claimed_by, lease_seconds or group.lease_seconds, upto, run, read)
     for lane in sorted(lanes, key=lambda one: (one.last_lease or 0, one.lane)):
         if group.exclusive and lane.open_ids:
@@ -135,8 +135,7 @@ def claim_at_once(
     lease_seconds: float | None,
     run: int | None,
 ) -> LeaseRow | Idle | None:
-    """A small lease of a group that has nothing but ranges, in one statement that is all there is to do. `Idle` if
-    there is nothing, None if it is not as simple as that."""
+    """Claim a plain range in one statement; `Idle` if nothing is due, None if this needs the full claim."""
     rows = store.only(
         "claim.first",
         stream=stream,
@@ -181,17 +180,17 @@ def claim_at_once(
 
 
 def _idle(tx: Transaction, idle: Idle, *, alone: bool) -> Idle:
-    """Nothing to hand out. Where that is all there is to say, it is not worth a commit that waits for the disk."""
+    """Return `idle`. If the transaction wrote nothing, skip the commit, which would wait for the disk."""
     if alone:
         tx.forget()
     return idle
 
 
 def _look(tx: Transaction, stream: str, group_name: str) -> tuple[Group, list[LaneRow]]:
-    """The group, once this transaction alone may claim for it, and every lane as the claimer finds it.
+    """Lock the group for claiming; return it with the current state of every lane.
 
-    The newest lease of a lane names those that were open before it, so that finding what is open never visits ended
-    leases, however many there are and however old a snapshot somebody holds.
+    The newest lease of a lane names those that were open before it, so that finding open leases never visits ended
+    ones, however many there are and however old a snapshot some transaction holds.
     """
     lanes: list[LaneRow] = tx.look("claim.look", stream=stream, group_name=group_name)
     if not lanes:
@@ -200,7 +199,7 @@ def _look(tx: Transaction, stream: str, group_name: str) -> tuple[Group, list[La
 
 
 def _come_back(tx: Transaction, group: Group, now: datetime, lanes: list[LaneRow]) -> datetime | None:
-    """The next moment at which time alone makes something claimable."""
+    """Return when something becomes claimable by the passing of time alone."""
     moments = [lane.expires_at for lane in lanes if lane.expires_at is not None]
     if not (lanes[0].has_rows or lanes[0].has_returned):
         return min(moments, default=None)

@@ -1,4 +1,4 @@
-"""What one lane of a group gives a claimer: returned ranges first, then rows and the next range in turn."""
+"""Claim from one lane of a group: returned ranges first, then rows and the next range in turn."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from penstock.log.ranges import Range, Stretch
 from penstock.stores.base import Transaction
 from penstock.stores.rows import DueRow, LaneRow, OpenedRow, ReturnedRow
 
-TOKEN_BITS = 20  # random low bits below the growing lease id: a token grows, and cannot be guessed
+TOKEN_BITS = 20  # random low bits below the lease id: a token grows with every claim and cannot be guessed
 
 
 @dataclass(slots=True)
 class LaneClaim:
-    """One claimer's look at the lanes of a locked group."""
+    """One claim over the lanes of a locked group."""
 
     tx: Transaction
     group: Group
@@ -38,7 +38,7 @@ class LaneClaim:
     horizon: int | None = None
 
     def take(self, lane: LaneRow) -> LeaseRow | Passed | None:
-        """What this lane has to give: returned ranges first, then rows and the next range in turn."""
+        """Claim from this lane; None if nothing is due: returned ranges first, then rows and the next range in turn."""
         return self._take_in_order(lane) if self.group.ordered else self._take_any(lane)
 
     def _take_any(self, lane: LaneRow) -> LeaseRow | Passed | None:
@@ -51,8 +51,11 @@ class LaneClaim:
         return self._take_rows(lane) if found is None else found
 
     def _take_in_order(self, lane: LaneRow) -> LeaseRow | Passed | None:
-        """An ordered lane works from the left: nothing above what it waits for. Its rows come before any range as long
-        as all of them get done: what waits for them would be stepped over otherwise, and become rows, too."""
+        """Claim the lowest offsets first, and nothing above what the lane waits for.
+
+        Rows come before ranges as long as all of them get done: a range would leave out the events that wait for them,
+        which would become rows, too.
+        """
         ceiling = self._cursor(lane)
         if lane.returned_low is not None:
             ceiling = min(ceiling, lane.returned_low)
@@ -84,7 +87,7 @@ class LaneClaim:
     # --- rows ----------------------------------------------------------------------------------------------------
 
     def _ripe(self, lane: LaneRow) -> bool:
-        """Whether rows go before the next range: a lease costs the same with few of them as with many."""
+        """Return whether to claim rows before the next range: a lease of few rows costs as much as one of many."""
         if not lane.rows_wait:
             return False
         waiting_since = self.now - timedelta(seconds=limits.ROWS_WAIT_SECONDS)
@@ -102,8 +105,11 @@ class LaneClaim:
         }
 
     def _rows_worth_it(self, lane: LaneRow) -> int:
-        """How many rows of an ordered lane to take: four times what its last lease of rows got done. Behind a failure
-        the rest of a key comes back; one that fails often would have all that waits for it claimed again and again."""
+        """Return how many rows of an ordered lane to claim: four times what its last lease of rows finished.
+
+        After a failure the rest of a key comes back, so a key that keeps failing would have all its waiting events
+        claimed over and over.
+        """
         done = None if lane.last_was_range else lane.last_done
         return limits.ROWS_PER_LEASE if done is None else min(limits.ROWS_PER_LEASE, max(limits.ROWS_LEAST, 4 * done))
 
@@ -127,8 +133,7 @@ class LaneClaim:
         return replace(lease, events=events)
 
     def _last(self, block: str, lease: LeaseRow, /, **params: object) -> tuple[list[Any], Columns | None]:
-        """Run the last statement of the claim. Where that is all there is to do, read what a small lease holds, and
-        commit with it."""
+        """Run the last statement of the claim. With `read` it also reads the events of a small lease, and commits."""
         if self.read is None:
             return self.tx.rows(block, **params), None
         small = lease.members <= limits.READ_WITH_CLAIM
@@ -173,7 +178,7 @@ class LaneClaim:
         found = ranges.find(self.tx, where, attempts=0, replay=0, because=error_of(None))
         worth_it = found.members or found.holes or found.scanned >= limits.PASS_STRETCH or found.high == span.high
         if not worth_it:
-            return None  # a short stretch without a match is looked at again rather than written down
+            return None  # examining a short range without matches again is cheaper than recording it
         lease = self._lease_range(lane, found, attempts=1, replay=0, fresh=True)
         return replace(lease, simple=True) if isinstance(lease, LeaseRow) and self._simple(lane) else lease
 
@@ -189,7 +194,7 @@ class LaneClaim:
         return blocked is not None and blocked.rows >= limits.BLOCKED_PER_LANE
 
     def _simple(self, lane: LaneRow) -> bool:
-        """Whether the group has nothing but ranges of events as they come: then the next claim can be made at once."""
+        """Return whether the group has only plain ranges: then the next claim can be made in one statement."""
         odd = lane.has_rows or lane.has_dated or lane.has_returned or self.group.circuit is not None
         return not odd and self.group.lanes == 1 and len(self.group.spans) == 1 and self.group.spans[0].everything
 
@@ -240,7 +245,7 @@ class LaneClaim:
         last: bool = False,
         earlier: Steps = (),
     ) -> LeaseRow:
-        """Write the lease; if it is the last statement, read what it holds and commit with it."""
+        """Write the lease; as the `last` statement it may also read the events and commit."""
         expires_at = self.now + timedelta(seconds=self.lease_seconds)
         params = {
             "group_id": self.group.group_id,

@@ -1,4 +1,4 @@
-"""The crash-loop guard: a deployment that kills its process on every message must not bury the log."""
+"""The crash-loop guard: a deployment that crashes on every event must not turn all of them into dead letters."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from penstock.stores.rows import DeathRow
 
 
 def count_deaths(rows: Sequence[DeathRow]) -> list[int]:
-    """The leases of deaths that count, newest first. Of expired leases that overlapped in time only one does: a host
-    that loses power with ten leases is one death."""
+    """Return the leases that count as deaths, newest first.
+
+    Of expired leases that overlapped in time only one counts: a host that loses power with ten leases is one death.
+    """
     counted: list[int] = []
     begun: datetime | None = None  # the claim of the last expired lease that was counted
     for row in rows:
@@ -28,7 +30,7 @@ def count_deaths(rows: Sequence[DeathRow]) -> list[int]:
 
 
 def watch(tx: Transaction, group: Group, codes: Iterable[str | None], by: str) -> None:
-    """Pause the group if the last deaths, of different events, had no success between them (or after a resume)."""
+    """Pause the group if its last deaths, of different events, had no success between them (or after a resume)."""
     if group.paused or DEATHS.isdisjoint(codes):
         return
     counted = count_deaths(tx.rows("guard.deaths", group_id=group.group_id, codes=sorted(DEATHS), most=SOLO_DEATHS))
@@ -37,6 +39,6 @@ def watch(tx: Transaction, group: Group, codes: Iterable[str | None], by: str) -
     since = min(counted[:SOLO_DEATHS])
     if tx.one("guard.success", group_id=group.group_id, since=since) is not None:
         return
-    reason = f"crash_loop: {SOLO_DEATHS} events in a row took their process down, the last one held by {by}"
+    reason = f"crash_loop: {SOLO_DEATHS} events in a row killed their process, the last one held by {by}"
     tx.run("group.pause", group_id=group.group_id, paused=True, reason=reason)
     audit.record_for(tx, by, "pause", group, None, {"reason": reason})

@@ -1,4 +1,4 @@
-"""Create a group, or bring one up to date with what an app declares."""
+"""Create a group, or update one to match an app's declaration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.stores.base import Store, Transaction
 
 
 def create(store: Store, stream: str, group: str, start: Position, wanted: GroupSettings) -> Group:
-    """Create a group; `GroupExists` if it exists with other settings."""
+    """Create a group; raise `GroupExists` if it exists with different settings."""
     begin = _checked(stream, group, start)
     return transact(store, lambda tx: _create(tx, stream, group, begin, wanted))
 
@@ -23,9 +23,9 @@ def create(store: Store, stream: str, group: str, start: Position, wanted: Group
 def declare(
     store: Store, stream: str, group: str, start: Position, wanted: GroupSettings, by: str | None = None
 ) -> Group:
-    """What an app says about its group: created if missing, its policy updated, its binding only compared.
+    """Apply an app's declaration: create a missing group, update its policy, only compare its binding.
 
-    The number of lanes is what the group began with; it may have been doubled since.
+    The declared number of lanes is used at creation only; it may have been doubled since.
     """
     begin, author = _checked(stream, group, start), checks.author(by)
     return transact(store, lambda tx: _declare(tx, stream, group, begin, wanted, author))
@@ -56,7 +56,7 @@ def _create(tx: Transaction, stream: str, group_name: str, start: Position, want
         now=tx.now(),
         **asdict(wanted.retry),
     )
-    if row is None:  # somebody else created it in the meantime
+    if row is None:  # another transaction has just created it
         return _same(groups.get(tx, stream, group_name), wanted)
     bindings.add(tx, row.group_id, begin, wanted.types, wanted.headers)
     return groups.get(tx, stream, group_name)
@@ -67,7 +67,7 @@ def _same(known: Group, wanted: GroupSettings) -> Group:
     differing = [one.name for one in fields(wanted) if getattr(stored, one.name) != getattr(wanted, one.name)]
     if differing:
         raise GroupExists(
-            f"The group {known.group_name!r} on {known.stream!r} exists with another {', '.join(differing)}."
+            f"The group {known.group_name!r} on {known.stream!r} exists with a different {', '.join(differing)}."
         )
     return known
 
@@ -81,8 +81,10 @@ def _declare(tx: Transaction, stream: str, group_name: str, start: Position, wan
     differing = [name for name in fixed if _comparable(getattr(stored, name)) != _comparable(getattr(wanted, name))]
     if differing:
         raise BindingChanged(
-            f"The group {group_name!r} on {stream!r} is stored with another {', '.join(differing)} than declared: "
-            + "; ".join(f"{name} {getattr(stored, name)!r}, declared {getattr(wanted, name)!r}" for name in differing)
+            f"The group {group_name!r} on {stream!r} differs from its declaration: "
+            + "; ".join(
+                f"{name} is {getattr(stored, name)!r}, declared {getattr(wanted, name)!r}" for name in differing
+            )
             + "."
         )
     if (stored.retry, stored.lease_seconds, stored.on_dead) != (wanted.retry, wanted.lease_seconds, wanted.on_dead):
@@ -91,5 +93,5 @@ def _declare(tx: Transaction, stream: str, group_name: str, start: Position, wan
 
 
 def _comparable(setting: Any) -> Any:
-    """Types in any order are the same types, and nothing is nothing."""
+    """Normalize a setting: the order of types does not matter, and empty equals None."""
     return sorted(setting) if isinstance(setting, tuple) else (setting or None)

@@ -1,4 +1,4 @@
-"""Looking, which changes nothing: deliveries, one delivery's history, streams."""
+"""Inspect deliveries and their history; nothing is changed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from penstock.log.selection import Selection
 from penstock.log.transact import look
 from penstock.stores.base import Row, Store, Transaction
 
-_WINDOW = 250  # offsets that are looked at first
+_WINDOW = 250  # offsets that are examined first
 _WIDEST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One transition of a delivery: a claim, what became of it, or what an operator did."""
+    """One transition of a delivery: an attempt with its outcome, or an operator's action."""
 
     attempt: int
     failures: int
@@ -78,14 +78,14 @@ class DeliveryRecord:
     history: tuple[Attempt, ...] = ()
 
     def json(self) -> Any:
-        """The payload, decoded as JSON."""
+        """Decode the payload as JSON."""
         return orjson.loads(self.payload)
 
 
 def deliveries(
     store: Store, stream: str, group: str, which: Selection, *, state: str | None, after: int, limit: int
 ) -> list[DeliveryRecord]:
-    """Deliveries in offset order; pass the last offset as `after` for the next page."""
+    """Return deliveries in offset order; pass the last offset as `after` for the next page."""
     wanted = None if state is None else checks.state_of(state)
     checks.count(after, "after")
     checks.count(limit, "limit")
@@ -95,13 +95,13 @@ def deliveries(
 def page(
     tx: Transaction, stream: str, group_name: str, which: Selection, *, state: State | None, after: int, limit: int
 ) -> list[DeliveryRecord]:
-    """One page of them, in the caller's transaction."""
+    """Return one page of deliveries, in the caller's transaction."""
     group = groups.get(tx, stream, group_name)
     begin, end = positions.between(tx, stream, which.since, which.until)
     after = max(after, begin)
     found: list[DeliveryRecord] = []
     window = end if which.event_ids is not None else max(_WINDOW, 4 * limit)
-    # A page must not sort a backlog: look at windows, each twice as wide, and skip what cannot hold anything.
+    # A page must not sort a backlog: examine windows, each twice as wide, and skip those that cannot match.
     while len(found) < limit and (after := _skip(tx, group, which.event_type, state, after, end)) < end:
         rows = tx.rows(
             "inspect.deliveries",
@@ -118,7 +118,7 @@ def page(
 
 
 def _skip(tx: Transaction, group: Group, event_type: str | None, state: State | None, after: int, end: int) -> int:
-    """An offset at or above `after`, with nothing of this state or type in between."""
+    """Return an offset at or above `after` with nothing of this state or type in between."""
     if after >= end:
         return end
     if state is not None and state is not State.PUBLISHED:
@@ -164,7 +164,7 @@ def _record(row: Row, history: Sequence[Attempt] = ()) -> DeliveryRecord:
 
 
 def delivery(store: Store, stream: str, group: str, event_id: Any) -> DeliveryRecord:
-    """One delivery with its attempt history; the event by its id or its offset."""
+    """Return one delivery with its attempt history; the event by its id or its offset."""
     known, offset = checks.event_of(event_id)
     found = look(store, lambda tx: _delivery(tx, stream, group, known, offset))
     if found is None:

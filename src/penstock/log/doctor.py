@@ -1,4 +1,4 @@
-"""The doctor: is the database set up to keep its promises, and does anything stand still?"""
+"""The doctor: is the database set up to keep its guarantees, and is anything stuck?"""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from penstock.stores.base import Row, Store, Transaction
 
 __all__ = ["Finding", "Level", "examine", "repaired"]
 _IDLE_SECONDS = 600
-_LOOK = 100  # pending deliveries looked at to see whether any is due
+_LOOK = 100  # pending deliveries examined to see whether any is due
 
 
 def examine(store: Store) -> list[Finding]:
-    """Every check; nothing is changed."""
+    """Run every check; nothing is changed."""
     with store.transaction(write=False) as tx:
         now = tx.now()
         findings = [*store.health(tx, now), *_expired(tx, now), *_blocked(tx)]
@@ -30,9 +30,9 @@ def examine(store: Store) -> list[Finding]:
 
 
 def repaired(done: Repaired) -> Iterator[Finding]:
-    """What a repair did, in the words of the doctor."""
+    """Report what a repair did."""
     if done.moved:
-        what = "The log was copied from another server; it is one of this server's now."
+        what = "The log was copied from another server; it belongs to this server now."
         yield Finding(Level.OK, "repair: home", what)
     raised = f"Raised: {', '.join(done.sequences)}." if done.sequences else "All were above what is stored."
     yield Finding(Level.OK, "repair: sequence", raised)
@@ -52,9 +52,10 @@ def _expired(tx: Transaction, now: datetime) -> Iterator[Finding]:
 def _blocked(tx: Transaction) -> Iterator[Finding]:
     rows = tx.rows("doctor.blocked", most=BLOCKED_PER_LANE)
     for row in rows:
-        what = f"{row.group_name} on {row.stream} has {row.rows:,} deliveries blocked behind failing keys; lanes stop."
+        what = f"{row.group_name} on {row.stream} has {row.rows:,} deliveries blocked by failing keys; lanes stop."
         todo = (
-            f"Mend, kill or skip their heads: `penstock events {row.stream} --group {row.group_name} --state PENDING`."
+            "Fix, kill or skip the first event of each key: "
+            f"`penstock events {row.stream} --group {row.group_name} --state PENDING`."
         )
         yield Finding(Level.PROBLEM, "lanes", what, todo)
     if not rows:
@@ -67,25 +68,27 @@ def _idle(store: Store, claims: Iterable[Row], now: datetime) -> list[Finding]:
     for group in stats.stats(store).groups:
         claimed_at = last.get((group.stream, group.group))
         if group.unavailable is not None and not group.paused:
-            what = f"{group.group} on {group.stream} has an open circuit, its target being down: {group.unavailable}."
-            found.append(Finding(Level.NOTE, "groups", what, "Mend the target; one event is tried now and then."))
+            what = (
+                f"{group.group} on {group.stream} has an open circuit, because its target is down: {group.unavailable}."
+            )
+            found.append(Finding(Level.NOTE, "groups", what, "Fix the target; one event is tried now and then."))
             continue
         if group.pending == 0 or (claimed_at is not None and now - claimed_at < _seconds(_IDLE_SECONDS)):
             continue
         if group.paused:
             why = group.pause_reason or "by hand"
-            what = f"{group.group} on {group.stream} is paused ({why}): {group.pending:,} wait."
+            what = f"{group.group} on {group.stream} is paused ({why}): {group.pending:,} events wait."
             todo = f"penstock group resume {group.stream} {group.group}"
             found.append(Finding(Level.NOTE, "groups", what, todo))
         elif _waits_for_a_worker(store, group, now):
-            ago = "ever" if claimed_at is None else f"since {duration((now - claimed_at).total_seconds())} ago"
-            what = f"Nobody has claimed for {group.group} on {group.stream} {ago}: {group.pending:,} wait."
+            ago = "ever" if claimed_at is None else f"for {duration((now - claimed_at).total_seconds())}"
+            what = f"Nobody has claimed for {group.group} on {group.stream} {ago}: {group.pending:,} events wait."
             found.append(Finding(Level.PROBLEM, "groups", what, "Start a worker, or delete the group."))
-    return found or [Finding(Level.OK, "groups", "Whatever waits is being claimed.")]
+    return found or [Finding(Level.OK, "groups", "All waiting events are being claimed.")]
 
 
 def _waits_for_a_worker(store: Store, group: GroupStats, now: datetime) -> bool:
-    """Something was due ten minutes ago; what is dated in the future waits for its time."""
+    """Return whether something was due ten minutes ago; events dated in the future do not count."""
     if group.oldest_seconds is None or group.oldest_seconds < _IDLE_SECONDS:
         return False
     where = (group.stream, group.group, Selection())

@@ -1,4 +1,4 @@
-"""Whether a group has anything left to do, and whether the log has grown."""
+"""Drain: whether a group has anything left to do, and where the log ends."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from penstock.stores.base import Store, Transaction
 
 
 def end(store: Store) -> int:
-    """The last offset that was given out, by a transaction that may still be open."""
+    """Return the last assigned offset; its transaction may still be open."""
     row = look(store, lambda tx: tx.one("horizon.last"))
     assert row is not None
     return int(row.last)
 
 
 def drained(store: Store, stream: str, group: str) -> bool:
-    """Nothing in work, due or waiting for a retry up to the horizon; what is dated or halted does not count."""
+    """Return whether nothing is in work, due or waiting for a retry up to the horizon.
+
+    Events dated in the future and halted keys do not count.
+    """
     return look(store, lambda tx: _drained(tx, stream, group))
 
 

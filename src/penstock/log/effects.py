@@ -1,4 +1,4 @@
-"""The effects of a settlement: state, the user's SQL and emitted events, all of them or none."""
+"""Apply the effects of a settlement: state, the user's SQL and emitted events, all of them or none."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from penstock.stores.base import Transaction
 
 @dataclass(slots=True)
 class Applied:
-    """The effects of a settlement as they are applied: state first, then the user's SQL, in offset order; events to
-    emit are only collected, because they go last."""
+    """The effects of a settlement as they are applied: state first, then the user's SQL, in offset order.
+
+    Emitted events are only collected, because they are appended last.
+    """
 
     tx: Transaction
     group: Group
@@ -32,9 +34,9 @@ class Applied:
     dependents: set[int] = field(default_factory=set)
 
     def apply(self, said: Settlement, *, without: Set[int], careful: bool) -> None:
-        """Everything at once, or, with `careful`, event by event so that only the culprit fails.
+        """Apply everything at once, or, with `careful`, event by event so that only the event that caused it fails.
 
-        `without` are events that do not succeed, and so is whatever lies beyond the finished part.
+        `without` are the events that do not succeed; neither do those above the finished part.
         """
         versions = dict(said.versions)
         self._one(said.effects, versions)
@@ -49,7 +51,7 @@ class Applied:
             self._all(events, versions)
 
     def _all(self, events: Sequence[tuple[int, Effects]], versions: dict[tuple[str, str], int]) -> None:
-        """The last value of a state wins; statements follow in offset order."""
+        """Write the last value of each state, then run the statements in offset order."""
         state: dict[str, dict[str, Any]] = {}
         for _, effects in events:
             for key, values in effects.state.items():
@@ -64,7 +66,7 @@ class Applied:
             self.tx.check_user_sql_so_far()
 
     def _one_by_one(self, events: Sequence[tuple[int, Effects]], versions: dict[tuple[str, str], int]) -> None:
-        """A savepoint each. What a key did behind its culprit may rest on it, and is given back."""
+        """Use a savepoint per event. Later events of a failed key may depend on it, so they are released."""
         closed: set[str] = set()
         for offset, effects in events:
             key = self.keys[offset]
@@ -94,16 +96,16 @@ class Applied:
 
 
 def _succeeded(offset: int, effects: Effects, without: Set[int], upto: int | None) -> bool:
-    """Whether the event of these effects succeeds; refused where they belong to several and not all of them do."""
+    """Return whether the event of these effects succeeds; raise if they belong to several and only some succeed."""
     if not effects.writers:
         return offset not in without and (upto is None or offset <= upto)
     writers = effects.writers
     lost = [one for one in writers if one in without or (upto is not None and one > upto)]
     if lost and len(lost) < len(writers):
-        raise UnattributedEffect(f"The state of events {list(writers)[:10]} was put together, and {lost[0]} goes back.")
+        raise UnattributedEffect(f"Events {list(writers)[:10]} wrote state together, and {lost[0]} is released.")
     return not lost
 
 
 def effect_error(error: UserSqlError) -> EffectFailed:
-    """What the caller of a settle hears about a statement that belongs to no single event."""
+    """Make the error for a failed statement that belongs to no single event."""
     return EffectFailed(f"A statement of the settle failed: {error}")

@@ -15,13 +15,13 @@ from penstock.stores.rows import GroupRow
 
 
 def find(tx: Transaction, stream: str, group_name: str) -> Group | None:
-    """The group, or None."""
+    """Return the group, or None."""
     row = tx.one("group.find", stream=stream, group_name=group_name, lease=None)
     return None if row is None else of(row)
 
 
 def get(tx: Transaction, stream: str, group_name: str) -> Group:
-    """The group, or `UnknownGroup`."""
+    """Return the group; raise `UnknownGroup` if there is none."""
     group = find(tx, stream, group_name)
     if group is None:
         raise unknown(stream, group_name)
@@ -29,26 +29,26 @@ def get(tx: Transaction, stream: str, group_name: str) -> Group:
 
 
 def unknown(stream: str, group_name: str) -> UnknownGroup:
-    """The error for a group that does not exist."""
+    """Make the error for a group that does not exist."""
     return UnknownGroup(f"There is no group {group_name!r} on the stream {stream!r}.")
 
 
 def locked(tx: Transaction, stream: str, group_name: str) -> Group:
-    """The group, once this transaction alone may claim for it or operate on it."""
+    """Lock the group, so that only this transaction may claim for it or operate on it."""
     while True:
         turn = tx.one("group.lock", stream=stream, group_name=group_name)
-        group = get(tx, stream, group_name)  # in a later statement: it sees what the last holder of the lock wrote
-        if turn is not None and turn.group_id == group.group_id:  # and not one that was created while we waited
+        group = get(tx, stream, group_name)  # a later statement, so that it sees what the last lock holder wrote
+        if turn is not None and turn.group_id == group.group_id:  # not a group created while this one waited
             return group
 
 
 def every(tx: Transaction, stream: str | None = None, group_name: str | None = None) -> list[Group]:
-    """All groups, of one stream or of the log."""
+    """Return all groups, of one stream or of the log."""
     return [of(row) for row in tx.rows("group.find", stream=stream, group_name=group_name, lease=None)]
 
 
 def of(row: GroupRow) -> Group:
-    """The group in a row that has its columns and its bindings."""
+    """Make a group from a row with its columns and bindings."""
     bound = orjson.loads(row.bindings)
     spans = []
     for position, binding in enumerate(bound):
@@ -96,5 +96,5 @@ def _circuit(row: GroupRow) -> Circuit | None:
 
 
 def listed(store: Store, stream: str | None) -> list[Group]:
-    """All groups, of one stream or of the log."""
+    """Return all groups, of one stream or of the log."""
     return look(store, lambda tx: every(tx, stream))

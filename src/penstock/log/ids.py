@@ -13,14 +13,14 @@ _VARIANT = 2 << 62
 
 
 def uuid7() -> uuid.UUID:
-    """One new id."""
+    """Make a new id."""
     milliseconds = time.time_ns() // 1_000_000
     random_a, random_b = secrets.randbits(12), secrets.randbits(62)
     return uuid.UUID(int=(milliseconds & (2**48 - 1)) << 80 | _VERSION | random_a << 64 | _VARIANT | random_b)
 
 
 def uuid7_many(count: int) -> range:
-    """Many new ids at once, as consecutive numbers: one random number for the batch and a counter behind it."""
+    """Make many new ids as consecutive numbers: one random number for the batch, then a counter."""
     milliseconds = time.time_ns() // 1_000_000
     random_a, random_b = secrets.randbits(12), secrets.randbits(38) << 24
     first = (milliseconds & (2**48 - 1)) << 80 | _VERSION | random_a << 64 | _VARIANT | random_b
@@ -28,7 +28,7 @@ def uuid7_many(count: int) -> range:
 
 
 class EventIds(Sequence[uuid.UUID]):
-    """Ids kept as numbers and shown as uuids: making 10,000 uuid objects costs as much as storing the events."""
+    """Ids kept as numbers and shown as uuids: creating 10,000 uuid objects costs as much as storing the events."""
 
     __slots__ = ("_raw",)
 

@@ -16,12 +16,12 @@ from penstock.log import checks, groups
 from penstock.log.transact import look
 from penstock.stores.base import Store, Transaction
 
-_ANY = ""  # stands for every name of a key that was read: what was not found has version 0
+_ANY = ""  # any name of a key that was read: names that were not found have version 0
 
 
 @dataclass(frozen=True, slots=True)
 class WithTtl:
-    """A value that is forgotten after a while."""
+    """A value that expires after `ttl_seconds`."""
 
     value: Any
     ttl_seconds: float
@@ -30,7 +30,7 @@ class WithTtl:
 def read(
     tx: Transaction, group_id: int, keys: Iterable[str], now: datetime
 ) -> tuple[dict[str, dict[str, Any]], dict[tuple[str, str], int]]:
-    """Values by key and name, and the versions to hand in with the settle."""
+    """Return values by key and name, and the versions that the settle compares."""
     values: dict[str, dict[str, Any]] = {}
     keys = sorted(keys)
     versions: dict[tuple[str, str], int] = {(key, _ANY): 0 for key in keys}
@@ -42,7 +42,7 @@ def read(
 
 
 def of_key(store: Store, stream: str, group: str, key: str) -> dict[str, Any]:
-    """The state of one key, for inspection."""
+    """Return the state of one key, for inspection."""
     known = checks.required_key(key, "key")
 
     def work(tx: Transaction) -> dict[str, Any]:
@@ -59,9 +59,9 @@ def write(
     versions: Mapping[tuple[str, str], int],
     now: datetime,
 ) -> dict[tuple[str, str], int]:
-    """Store values, keys in sorted order so that two settles never deadlock; None removes one.
+    """Store values, keys in sorted order so that two settles never deadlock; None removes a value.
 
-    A (key, name) that was read must still have the version it had then, else `StateConflict`. Returns new versions.
+    Raises `StateConflict` unless every (key, name) that was read still has the same version. Returns new versions.
     """
     entries = [
         _entry(key, name, value, versions, now)
@@ -93,8 +93,10 @@ def _entry(key: Any, name: Any, value: Any, versions: Mapping[tuple[str, str], i
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"The state {name!r} of {key!r} cannot be encoded as JSON: {error}.") from error
     if "null" in text and not codec.is_finite(value):
-        raise InvalidInput(f"The state {name!r} of {key!r} has a NaN or an infinite number, and JSON has neither.")
-    # A removed value stays as an expired null, so that its version goes on growing.
+        raise InvalidInput(
+            f"The state {name!r} of {key!r} contains NaN or an infinite number, which JSON cannot represent."
+        )
+    # A removed value stays as an expired null, so that its version keeps growing.
     return {
         "key": key,
         "name": name,

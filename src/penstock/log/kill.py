@@ -15,7 +15,7 @@ from penstock.stores.base import Store, Transaction
 def kill(
     store: Store, stream: str, group: str, event_ids: Iterable[Any], reason: str, *, dry_run: bool, by: str | None
 ) -> Moved:
-    """Give up deliveries that wait, in one transaction: all of them or none."""
+    """Give up waiting deliveries in one transaction: all of them or none."""
     ids, why, author = ids_of(event_ids), check_text(reason, "reason") or "killed", checks.author(by)
 
     def work(tx: Transaction) -> int:

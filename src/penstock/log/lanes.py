@@ -1,4 +1,4 @@
-"""Doubling the lanes of a group: each is cut in half."""
+"""Double the lanes of a group by splitting each in half."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from penstock.stores.rows import CursorRow, ReturnedRow
 
 
 def double_lanes(tx: Transaction, group: Group, by: str) -> int:
-    """Cut every lane of a locked group in half; a child inherits the cursor and the returned ranges. Returns the new
-    number of lanes."""
+    """Split every lane of a locked group in half; returns the new number of lanes.
+
+    Both halves inherit the cursor and the returned ranges.
+    """
     lanes = check_lanes(group.lanes * 2)
     if not group.exclusive:
         raise InvalidInput("Only ordered and keyed groups have lanes.")

@@ -1,4 +1,4 @@
-"""The lease in a caller's hands: its events, and the ways to end it."""
+"""The lease as its holder sees it: its events, and the ways to end it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.stores.base import Store
 
 
 class Lease:
-    """Claimed work. Settle it once, before it expires; only this object's token is believed."""
+    """Claimed work. Settle it once, before it expires; a settle needs this object's token."""
 
     def __init__(self, store: Store, row: LeaseRow, columns: Columns) -> None:
         self._store = store
@@ -35,12 +35,12 @@ class Lease:
 
     @property
     def id(self) -> int:
-        """The lease's number."""
+        """The id of the lease."""
         return self._row.id
 
     @property
     def row(self) -> LeaseRow:
-        """The lease as it was written: enough to read its events, here or elsewhere."""
+        """The lease as stored: enough to read its events, here or in another process."""
         return self._row
 
     @property
@@ -62,12 +62,12 @@ class Lease:
 
     @property
     def is_range(self) -> bool:
-        """A range of the log, as opposed to a list of deliveries that have rows of their own."""
+        """Whether it is a range of the log, as opposed to a list of exception rows."""
         return self._row.is_range
 
     @property
     def left(self) -> int | None:
-        """How many events lie behind it, at most; None where nobody knows."""
+        """Upper bound of the events after it; None if unknown."""
         return self._row.left
 
     def __len__(self) -> int:
@@ -77,14 +77,17 @@ class Lease:
         return f"<Lease {self.id} of {self.group} on {self.stream}: {len(self)} events until {self.expires_at}>"
 
     def read(self) -> Lease:
-        """The same lease with its events in hand, if it was claimed without them."""
+        """Return the same lease with its events, if it was claimed without them."""
         row = self._row
         return Lease(self._store, row, row.events or self._store.read_lease(row))
 
     # --- state ---------------------------------------------------------------------------------------------------
 
     def state(self, keys: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
-        """The state of these keys (default: all keys of this lease); a later settle compares what was read."""
+        """Return the state of these keys (default: all keys of this lease).
+
+        A later settle fails with `StateConflict` if someone else has changed it.
+        """
         wanted = set(self.events.ordering_keys) if keys is None else set(keys)
         asked, group_id = [key for key in wanted if key is not None], self._row.group_id
         found, versions = look(self._store, lambda tx: keyed_state.read(tx, group_id, asked, tx.now()))
@@ -94,14 +97,14 @@ class Lease:
     # --- ending it -----------------------------------------------------------------------------------------------
 
     def extend(self, seconds: float | None = None) -> datetime:
-        """Keep the lease for `lease_seconds` (or `seconds`) from now on."""
+        """Extend the lease to `seconds` (default: the group's `lease_seconds`) from now; returns the new end."""
         if seconds is not None:
             checks.seconds(seconds, "seconds", limits.LEASE_SECONDS_MOST)
         self.expires_at = release.extend(self._store, self.id, self.token, seconds)
         return self.expires_at
 
     def release(self) -> Settled:
-        """Give everything back, unblamed and due at once."""
+        """Give everything back, due at once and without counting a failure."""
         return release.release(self._store, self.id, self.token)
 
     def settle(
@@ -117,12 +120,12 @@ class Lease:
         due_after_seconds: float = 0.0,
         unavailable: Any = None,
     ) -> Settled:
-        """Report outcomes and effects in one transaction; events named nowhere are done.
+        """Report outcomes and effects in one transaction; events not named are done.
 
         `failed` and `dead` map event ids to errors (text or exceptions). `effects` maps event ids to their own
-        `state`, `emit` and `execute`, so that an event that fails takes only its own effects with it. `unavailable` is
-        what the target said that is down (text or an exception): it opens the circuit of the group, and belongs to
-        what is `released`.
+        `state`, `emit` and `execute`, so that a failing event loses only its own effects. `unavailable` is the error
+        of a target that is down (text or an exception): it opens the circuit of the group, and becomes the error of the
+        `released` events.
         """
         said = failed or dead or released or state or emit or execute or effects or due_after_seconds
         if not said and unavailable is None:  # the happy path: all of it is done
@@ -151,8 +154,10 @@ class Lease:
     def split(
         self, back: set[int], rows: Set[int] = frozenset(), touched: int | None = None
     ) -> tuple[int | None, set[int]]:
-        """Where the finished part of a range ends, and the single offsets that go back below it; `rows` are those that
-        fail, wherever they are. Only so many events may have been `touched`: the others go back, too."""
+        """Return where the finished part of a range ends, and the offsets below it that are released one by one.
+
+        `rows` are the offsets that fail, wherever they are. Events after the first `touched` are released, too.
+        """
         offsets = self.events.offsets
         if not self._row.is_range:
             return None, back if touched is None else back.union(offsets[touched:])
@@ -161,7 +166,7 @@ class Lease:
         return upto, set(singles)
 
     def apply(self, said: Settlement) -> Settled:
-        """A settle in the store's own words, for those who bring their own loop."""
+        """Settle with a ready-made `Settlement`, for callers with their own loop."""
         known = replace(said, versions=self._versions, keys=self._keys(said))
         return settle.settle(self._store, self.id, self.token, known)
 
@@ -178,7 +183,7 @@ class Lease:
         return keyed | {offset: None for offset in members if offset not in keyed}
 
     def _offset(self, one: Any) -> int:
-        """The offset of a member, given as event, event id or its text."""
+        """Return the offset of a member, given as event, event id or its text."""
         if isinstance(one, Event):
             return one.offset
         if self._by_id is None:

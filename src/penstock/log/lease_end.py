@@ -1,4 +1,4 @@
-"""The one UPDATE that ends a lease: its outcome, and how many of its members came to which end."""
+"""The one UPDATE that ends a lease: its outcome, and how many members had each outcome."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def end_lease(
     digest: bytes | None = None,
     because: Failure | None = None,
 ) -> None:
-    """End a lease that this transaction has locked. Only a settle is answered again, so only a settle has an answer.
+    """End a lease that this transaction has locked.
 
-    `because` is what went wrong with the part of a range that comes back.
+    Only a settle may be repeated, so only its answer is stored. `because` is the error of the part of a range that
+    comes back.
     """
     numbers = [counts.published, counts.failed, counts.dead, counts.released]
     tx.later(
@@ -42,14 +43,14 @@ def end_lease(
 
 
 def give_back_all(tx: Transaction, lease: LeaseRecord, outcome: LeaseOutcome, now: datetime) -> Settled:
-    """End a lease of which nothing was done; everything in it goes back."""
+    """End a lease with all its members released."""
     counts = Settled(0, 0, 0, lease.members)
     end_lease(tx, lease, outcome, counts, now, upto=lease.low)
     return counts
 
 
 def error_of(failure: Failure | None) -> dict[str, str | None]:
-    """The columns that say what went wrong, all empty where nothing did."""
+    """Return the error columns of a row; all None without a failure."""
     if failure is None:
         return dict.fromkeys(("last_error", "error_code", "error_type", "fingerprint"))
     return {

@@ -1,4 +1,4 @@
-"""Attempts of earlier lives, for a range that was rewound. A first life never asks."""
+"""Attempts of earlier lives, for a rewound range. Never needed in a first life."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from penstock.stores.rows import RangeBeforeRow, RowBeforeRow
 
 
 def earlier(tx: Transaction, group: Group, lane: int, low: int, high: int, now_in_this_life: int) -> Steps:
-    """From which offset of (low, high] on the events were claimed how often before this life.
+    """Return how often the events of (low, high] were claimed before this life, as steps.
 
-    Every claim as part of a range stands in a lease, every other one in the attempt log; a range changes the number
-    where it begins and ends, so that the cost follows the claims and not the events.
+    Claims of ranges are in leases, all others in the attempt log. A range changes the number only where it begins and
+    ends, so the cost grows with the claims and not with the events.
     """
     changes: dict[int, int] = defaultdict(int)
     where = {"group_id": group.group_id, "low": low, "high": high}

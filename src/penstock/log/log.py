@@ -1,4 +1,4 @@
-"""The log: everything an application calls. Each method is documented here, and done in the module of its verb."""
+"""The log: the API of an application. Each method is documented here and implemented in its verb's module."""
 
 from __future__ import annotations
 
@@ -76,17 +76,18 @@ class Log:
     # --- append and read -----------------------------------------------------------------------------------------
 
     def append(self, stream: str, payload: Any, *, connection: Any = None, **fields: Unpack[EventFields]) -> Appended:
-        """Store one event. With `connection` it becomes part of the caller's transaction, and of nothing else.
+        """Store one event. With `connection` it is stored if, and only if, the caller's transaction commits.
 
         Its fields are `type` (required), `ordering_key`, `headers`, `event_id`, `available_at`, `partition_key`,
-        `metadata` and `content_type`. The same `event_id` again is stored once and answered with `duplicate=True`.
+        `metadata` and `content_type`. Appending the same event with the same `event_id` again stores nothing and
+        returns `duplicate=True`.
         """
         return append.append(self.store, stream, {"payload": payload, **fields}, connection)
 
     async def append_async(
         self, stream: str, payload: Any, *, connection: Any, **fields: Unpack[EventFields]
     ) -> Appended:
-        """`append` on an async connection of the caller's."""
+        """Like `append`, on the caller's async connection."""
         return await append.append_async(self.store, stream, {"payload": payload, **fields}, connection)
 
     def append_many(self, stream: str, events: Iterable[Mapping[str, Any]]) -> AppendedMany:
@@ -94,19 +95,19 @@ class Log:
         return append.append_many(self.store, stream, events)
 
     def read(self, stream: str, *, after: int = 0, limit: int = 1000) -> list[Event]:
-        """Events in offset order, up to the horizon: nothing can still appear between what is returned."""
+        """Return events in offset order, up to the horizon: nothing can still appear between them."""
         return read.read(self.store, stream, after=after, limit=limit)
 
     def event(self, stream: str, event_id: Any) -> Event:
-        """One event, by its id or its offset."""
+        """Return one event by its id or its offset."""
         return read.event(self.store, stream, event_id)
 
     def streams(self) -> list[str]:
-        """The names of all streams; a stream exists by being appended to."""
+        """Return the names of all streams; the first append creates a stream."""
         return read.streams(self.store)
 
     def position(self, stream: str, where: Position) -> int:
-        """The offset above which a position lies: "beginning", "end", an offset, or a time of creation."""
+        """Return the offset just below a position: "beginning", "end", an offset, or a time of creation."""
         return read.position(self.store, stream, where)
 
     # --- groups --------------------------------------------------------------------------------------------------
@@ -126,9 +127,9 @@ class Log:
         headers: Mapping[str, str] | None = None,
         lanes: int | None = None,
     ) -> Group:
-        """Create a group; the same call again returns it, other settings raise `GroupExists`.
+        """Create a group; the same call again returns it, different settings raise `GroupExists`.
 
-        A group with `ordering="key"`, or `keyed` (state without order), is worked on by lanes.
+        A group with `ordering="key"`, or `keyed` (state without order), is split into lanes.
         """
         settings = check_settings(
             retry=retry,
@@ -145,14 +146,15 @@ class Log:
     def declare_group(
         self, stream: str, group: str, *, start: Position = "beginning", by: str | None = None, **settings: Any
     ) -> Group:
-        """What an app does with its groups: create one that is missing, update retry and lease settings.
+        """Create a group if it is missing, otherwise update its retry settings, `lease_seconds` and `on_dead`.
 
-        It takes the settings of `create_group`. Another binding or order than the stored one raises `BindingChanged`.
+        Takes the settings of `create_group`. Raises `BindingChanged` if `ordering`, `keyed`, `types` or `headers`
+        differ from the stored ones. Apps call this at start.
         """
         return create_group.declare(self.store, stream, group, start, check_settings(**settings), by)
 
     def groups(self, stream: str | None = None) -> list[Group]:
-        """All groups, of one stream or of the log."""
+        """Return all groups, of one stream or of the log."""
         return groups.listed(self.store, stream)
 
     def set_group(
@@ -166,13 +168,13 @@ class Log:
         lanes: int | None = None,
         by: str | None = None,
     ) -> Group:
-        """Change the policy of a group; what is not given stays. Lanes can only be doubled. Audited."""
+        """Change the policy of a group; settings not given stay. Lanes can only be doubled. Audited."""
         return change_group.set_group(
             self.store, stream, group, retry=retry, lease_seconds=lease_seconds, on_dead=on_dead, lanes=lanes, by=by
         )
 
     def pause(self, stream: str, group: str, *, reason: str | None = None, by: str | None = None) -> None:
-        """Hand out nothing new; open leases continue."""
+        """Give the group no new leases; open leases continue."""
         change_group.set_paused(self.store, stream, group, True, reason, by)
 
     def resume(self, stream: str, group: str, *, by: str | None = None) -> None:
@@ -188,11 +190,11 @@ class Log:
         headers: Mapping[str, str] | None = None,
         by: str | None = None,
     ) -> int:
-        """Change what the group wants, forward only; returns the offset above which the new binding holds."""
+        """Change which events the group receives, for later events only; returns the offset above which it applies."""
         return bindings.bind(self.store, stream, group, types, headers, by)
 
     def double_lanes(self, stream: str, group: str, *, by: str | None = None) -> int:
-        """Cut every lane of an ordered or keyed group in half; returns the new number of lanes."""
+        """Split every lane of an ordered or keyed group in half; returns the new number of lanes."""
         return change_group.double(self.store, stream, group, by)
 
     def delete_group(self, stream: str, group: str, *, by: str | None = None) -> None:
@@ -211,7 +213,7 @@ class Log:
         lease_seconds: float | None = None,
         run: int | None = None,
     ) -> Lease | None:
-        """One lease of at most `limit` events, or None if nothing is due. `run` is the engine's run it counts for."""
+        """Claim at most `limit` events; None if nothing is due. `run` is the engine's run that the lease counts for."""
         found = self.try_claim(stream, group, limit=limit, claimed_by=claimed_by, lease_seconds=lease_seconds, run=run)
         return found if isinstance(found, Lease) else None
 
@@ -225,7 +227,7 @@ class Log:
         lease_seconds: float | None = None,
         run: int | None = None,
     ) -> Lease | Idle:
-        """Like `claim`, but says when to come back."""
+        """Like `claim`, but returns `Idle` instead of None: when to try again."""
         found = self._claims.claim(stream, group, limit, limits.BATCH, claimed_by, lease_seconds, run)
         if not isinstance(found, LeaseRow):
             return found
@@ -234,19 +236,18 @@ class Log:
     def try_claim_unread(
         self, stream: str, group: str, *, limit: int, claimed_by: str, run: int | None = None
     ) -> Lease | Idle:
-        """Like `try_claim`, for more events than one process wants to hold: the lease says where they are, and has
-        none in hand."""
+        """Like `try_claim`, for more events than fit into one process: the lease's events are not read."""
         found = self._claims.claim(stream, group, limit, limits.PIPELINE_BATCH, claimed_by, None, run)
         return Lease(self.store, found, RowColumns([])) if isinstance(found, LeaseRow) else found
 
     def settle(
         self, lease_id: int, token: int, said: Settlement, *, move: Callable[[Transaction], None] | None = None
     ) -> Settled:
-        """Apply a settlement; see `Lease.settle`, which makes one."""
+        """Apply a settlement; see `Lease.settle`, which creates one."""
         return settle.settle(self.store, lease_id, token, said, move)
 
     def extend(self, lease_id: int, token: int, seconds: float | None = None) -> datetime:
-        """Keep a lease; see `Lease.extend`."""
+        """Extend a lease; see `Lease.extend`."""
         return release.extend(self.store, lease_id, token, seconds)
 
     def release(self, lease_id: int, token: int) -> Settled:
@@ -260,10 +261,10 @@ class Log:
         group: str | None = None,
         groups: Sequence[tuple[str, str]] | None = None,
     ) -> int:
-        """Take back expired leases, and keep the counts of the log up to date; returns how many leases ended.
+        """Take back expired leases and update the log's counts; returns how many leases ended.
 
-        Of all groups, of a stream's, of one, or of these `(stream, group)` pairs. Groups without an expired lease are
-        not locked.
+        Covers all groups, those of a stream, one group, or these `(stream, group)` pairs. Groups without an expired
+        lease are not locked.
         """
         ended = reap.reap(self.store, stream, group, groups)
         self._bookkeeping.catch_up()
@@ -285,7 +286,7 @@ class Log:
         dry_run: bool = False,
         by: str | None = None,
     ) -> Moved:
-        """DEAD → PENDING with a fresh budget: by id, error, type or time, or all of them."""
+        """Move dead letters back, DEAD → PENDING with a fresh budget: by id, error, type or time, or all of them."""
         which = select(event_ids=event_ids, error=error, type=type, since=since, until=until).or_all(all)
         return redrive.redrive(self.store, stream, group, which, dry_run=dry_run, by=by)
 
@@ -302,7 +303,7 @@ class Log:
         dry_run: bool = False,
         by: str | None = None,
     ) -> Moved:
-        """PUBLISHED → PENDING: deliver again what was finished."""
+        """Deliver finished events again: PUBLISHED → PENDING."""
         which = select(event_ids=event_ids, type=type, since=since, until=until).or_all(all)
         return replay.replay(self.store, stream, group, which, dry_run=dry_run, by=by)
 
@@ -316,7 +317,7 @@ class Log:
         dry_run: bool = False,
         by: str | None = None,
     ) -> Moved:
-        """Deliver everything above a position again; open leases end, other groups do not move."""
+        """Deliver everything above a position again; open leases end, other groups are not affected."""
         return rewind.rewind(self.store, stream, group, to, state=state, dry_run=dry_run, by=by)
 
     def kill(
@@ -329,7 +330,7 @@ class Log:
         dry_run: bool = False,
         by: str | None = None,
     ) -> Moved:
-        """PENDING → CLAIMED → DEAD; `InFlight` for what is being worked on."""
+        """Give up waiting deliveries: PENDING → CLAIMED → DEAD; raises `InFlight` if one is being worked on."""
         return kill.kill(self.store, stream, group, event_ids, reason, dry_run=dry_run, by=by)
 
     def reschedule(
@@ -342,11 +343,11 @@ class Log:
         dry_run: bool = False,
         by: str | None = None,
     ) -> Moved:
-        """Move the time at which PENDING deliveries become due."""
+        """Change when PENDING deliveries become due."""
         return reschedule.reschedule(self.store, stream, group, event_ids, available_at, dry_run=dry_run, by=by)
 
     def skip(self, stream: str, group: str, key: str, *, dry_run: bool = False, by: str | None = None) -> Moved:
-        """Let a key continue that halted at a dead letter; the dead letter stays DEAD."""
+        """Let a halted key continue past its dead letters, which stay DEAD."""
         return skip.skip(self.store, stream, group, key, dry_run=dry_run, by=by)
 
     def prune(
@@ -358,10 +359,10 @@ class Log:
         keep_dead: bool = True,
         by: str | None = None,
     ) -> Moved:
-        """Remove events created before a time, or up to an offset, that every group has finished with.
+        """Remove events created before a time, or up to an offset, that every group has finished.
 
-        It keeps what is needed: what a group has not finished, and, with `keep_dead`, dead letters. Leases, rows and
-        history of what is removed go along. Many short transactions: stopped in the middle, it is done so far.
+        Events that a group has not finished stay, and, with `keep_dead`, dead letters. Leases, rows and history of
+        removed events are removed, too. Runs many short transactions: if interrupted, what was removed stays removed.
         """
         return prune.prune(self.store, stream, before=before, upto=upto, keep_dead=keep_dead, by=by)
 
@@ -381,36 +382,38 @@ class Log:
         after: int = 0,
         limit: int = 1000,
     ) -> list[DeliveryRecord]:
-        """Deliveries in offset order; pass the last one's offset as `after` for the next page."""
+        """Return deliveries in offset order; pass the last one's offset as `after` for the next page."""
         which = select(event_ids=event_ids, error=error, type=type, since=since, until=until)
         return deliveries.deliveries(self.store, stream, group, which, state=state, after=after, limit=limit)
 
     def delivery(self, stream: str, group: str, event_id: Any) -> DeliveryRecord:
-        """One delivery, with its attempt history; the event by its id or its offset."""
+        """Return one delivery with its attempt history; the event by its id or its offset."""
         return deliveries.delivery(self.store, stream, group, event_id)
 
     def stats(self, stream: str | None = None, group: str | None = None) -> Stats:
-        """Counts per state, lag and age of every group, of a stream's or of one, in time that does not grow with the
-        log."""
+        """Return counts per state, lag and age of all groups, a stream's, or one.
+
+        The time it takes does not grow with the log.
+        """
         return stats.stats(self.store, stream, group)
 
     def state(self, stream: str, group: str, key: str) -> dict[str, Any]:
-        """The state of one key, for inspection."""
+        """Return the state of one key, for inspection."""
         return keyed_state.of_key(self.store, stream, group, key)
 
     def end(self) -> int:
-        """The last offset that was given out, visible or not: what idle workers look at."""
+        """Return the last assigned offset, visible or not; idle workers watch it."""
         return drain.end(self.store)
 
     def drained(self, stream: str, group: str) -> bool:
-        """Whether nothing is left to do up to the horizon: nothing due, in work or waiting for a retry.
+        """Return whether nothing is left to do up to the horizon: nothing due, in work or waiting for a retry.
 
         Events dated in the future and keys that halted at a dead letter do not count.
         """
         return drain.drained(self.store, stream, group)
 
     def examine(self) -> list[doctor.Finding]:
-        """Whether the database is set up to keep its promises, and whether anything stands still."""
+        """Check whether the database is set up to keep its guarantees, and whether anything is stuck."""
         return doctor.examine(self.store)
 
     def repair(self, *, by: str | None = None) -> Repaired:
@@ -420,26 +423,26 @@ class Log:
     # --- streaming readers ---------------------------------------------------------------------------------------
 
     def readers(self, stream: str, group: str) -> list[Reader]:
-        """The readers that hold claims of this group."""
+        """Return the readers that hold claims of this group."""
         return readers.listed(self.store, stream, group)
 
     def release_reader(
         self, stream: str, group: str, reader: str, *, dry_run: bool = False, by: str | None = None
     ) -> Moved:
-        """Give back what a reader holds. Its query, if it still runs, fails with `ClaimLost`."""
+        """Take back what a reader holds. Its query, if it still runs, fails with `ClaimLost`."""
         return readers.release(self.store, stream, group, reader, dry_run=dry_run, by=by)
 
     # --- runs of engines -----------------------------------------------------------------------------------------
 
     def runs(self, *, all: bool = False) -> list[RunInfo]:
-        """Runs that are not over, the newest first; with `all` those that are, too (the last thousand).
+        """Return runs that have not ended, newest first; with `all` ended ones, too (the last thousand).
 
-        One whose process was killed is `lost` once its heartbeat is old.
+        A run whose process was killed becomes `lost` once its heartbeat is old.
         """
         return runs.listed(self.store, all=all)
 
     def stop_run(self, run: int, *, by: str | None = None) -> RunInfo:
-        """Stop a run gracefully, wherever it is: it hears of it with its next heartbeat, within seconds."""
+        """Stop a run gracefully, on any host: it reads the request with its next heartbeat, within seconds."""
         return runs.want(self.store, run, "stop", by)
 
     def quiet_run(self, run: int, *, by: str | None = None) -> RunInfo:
@@ -451,13 +454,13 @@ class Log:
         return runs.want(self.store, run, "run", by)
 
     def start_run(self, new: NewRun) -> int:
-        """Write down that a run begins; returns its id."""
+        """Record the start of a run; returns its id."""
         return runs.start(self.store, new)
 
     def beat_run(self, run: int) -> str:
-        """A run lives; returns what is wanted of it: run, quiet or stop."""
+        """Record a heartbeat; returns what the run should do: run, quiet or stop."""
         return runs.beat(self.store, run)
 
     def end_run(self, run: int, outcome: str) -> None:
-        """A run is over."""
+        """Record the end of a run."""
         runs.end(self.store, run, outcome)

@@ -1,4 +1,4 @@
-"""From what a caller passes to events that are ready to be stored: checked one by one, quickly."""
+"""Turn a caller's arguments into checked events, ready to be stored."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.errors import InvalidInput, MissingField, TooLarge
 from penstock.log.ids import uuid7, uuid7_many
 
 FIELDS: Final = frozenset({"payload", *EventFields.__annotations__})
-_TEXT: Final = frozenset({str, type(None)})  # and no class of the user's
-_SIMPLE: Final = frozenset({"payload", "type", "ordering_key"})  # what goes column by column
+_TEXT: Final = frozenset({str, type(None)})  # no subclass of the user's
+_SIMPLE: Final = frozenset({"payload", "type", "ordering_key"})  # fields that can be stored column by column
 
 
 def one(stream: str, fields: Mapping[str, Any]) -> tuple[NewEvent, bool]:
-    """A checked event, and whether the caller chose its id."""
+    """Return a checked event, and whether the caller chose its id."""
     given = fields.get("event_id")
     known = {name: value for name, value in fields.items() if name != "event_id"}
     payload = known.pop("payload", None)
@@ -26,18 +26,18 @@ def one(stream: str, fields: Mapping[str, Any]) -> tuple[NewEvent, bool]:
 
 
 def emitted(item: Mapping[str, Any] | NewEvent) -> NewEvent:
-    """An event to emit: like one of `append_many`, with the stream it goes to; or one that is checked already."""
+    """Return a checked event to emit, from a mapping as for `append_many` plus its stream, or a checked event."""
     if isinstance(item, NewEvent):
         return item
     if not isinstance(item, Mapping):
-        raise InvalidInput("An emitted event is a mapping with stream, payload and type.")
+        raise InvalidInput("An emitted event must be a mapping with stream, payload and type.")
     fields = {name: value for name, value in item.items() if name != "stream"}
     _check_fields(fields)
     return one(check_name(item.get("stream"), "stream"), fields)[0]
 
 
 def many(stream: str, items: Iterable[Mapping[str, Any]]) -> tuple[list[NewEvent] | EventColumns, bool]:
-    """Checked events, and whether all ids are ours (and so new). One bad event refuses them all."""
+    """Return checked events, and whether all ids are ours (and so new). One bad event rejects them all."""
     check_name(stream, "stream")
     listed = items if isinstance(items, list) else list(items)
     if len(listed) > APPEND_BATCH:
@@ -47,7 +47,7 @@ def many(stream: str, items: Iterable[Mapping[str, Any]]) -> tuple[list[NewEvent
 
 
 def one_by_one(stream: str, items: Iterable[Mapping[str, Any]]) -> tuple[list[NewEvent], bool]:
-    """The long way, for events with every field; it also finds the words for what is wrong with one."""
+    """Check events with any fields one by one; an error names the position of the bad event."""
     events: list[NewEvent] = []
     ours = True
     for position, item in enumerate(items):
@@ -62,8 +62,10 @@ def one_by_one(stream: str, items: Iterable[Mapping[str, Any]]) -> tuple[list[Ne
 
 
 def _columns(stream: str, items: list[Any]) -> EventColumns | None:
-    """The common case, column by column: what can be checked per batch is checked here, payloads are encoded while
-    they are stored. None sends it the long way."""
+    """Check the common case column by column; None if the events need checking one by one.
+
+    Payloads are encoded later, while they are stored.
+    """
     try:
         if not items or set().union(*items) - _SIMPLE:
             return None
@@ -82,7 +84,7 @@ def _columns(stream: str, items: list[Any]) -> EventColumns | None:
 
 def _check_fields(item: Any) -> None:
     if not isinstance(item, Mapping):
-        raise InvalidInput(f"an event is a mapping, not {type(item).__name__}.")
+        raise InvalidInput(f"an event must be a mapping, not {type(item).__name__}.")
     odd = item.keys() - FIELDS
     if odd:
         raise InvalidInput(f"unknown field {sorted(map(str, odd))[0]!r}; known are {', '.join(sorted(FIELDS))}.")

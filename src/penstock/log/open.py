@@ -1,4 +1,4 @@
-"""From a URL to a log: the one place that knows which store belongs to which URL."""
+"""Open a log: the one place that maps a URL to a store."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ DEFAULT_URL = "sqlite:///penstock.db"
 
 
 def url_of(url: str | None) -> str:
-    """The URL that is meant: the given one, else $PENSTOCK_URL, else sqlite:///penstock.db."""
+    """Return the given URL, else $PENSTOCK_URL, else sqlite:///penstock.db."""
     return url or os.environ.get("PENSTOCK_URL") or DEFAULT_URL
 
 
 def open_log(
     url: str | None = None, *, clock: Clock | None = None, hook: StatementHook | None = None, migrate: bool = True
 ) -> Log:
-    """Open a log, and create its schema where it is missing and the role may.
+    """Open a log; create or upgrade its schema if needed and permitted.
 
     `url` defaults to $PENSTOCK_URL, else sqlite:///penstock.db. `clock` and `hook` are for tests.
     """
@@ -38,13 +38,13 @@ def open_log(
 
 
 def open_existing(url: str | None = None) -> Log:
-    """Open a log that is there, and upgrade its schema; nothing is created by a mistyped URL."""
+    """Open an existing log and upgrade its schema; a mistyped URL creates nothing."""
     store = make_store(url_of(url))
     try:
         if not store.exists():
             raise StoreUnavailable(f"There is no log at {store.safe_url}; run `penstock init`.")
         with store.transaction(write=False) as tx:
-            tx.one("tally.last")  # any table will do: raises SchemaMissing where there is none
+            tx.one("tally.last")  # any table will do: raises SchemaMissing if there is none
         store.migrate()
     except BaseException:
         store.close()
@@ -62,8 +62,8 @@ def initialize(url: str | None = None) -> list[str]:
 
 
 def schema_script(url: str | None = None) -> tuple[str, str]:
-    """The name of the schema and the whole of it as one SQL script for PostgreSQL."""
-    from penstock.stores.postgres.store import split_url  # first: it says which extra is missing
+    """Return the name of the schema and its complete SQL script for PostgreSQL."""
+    from penstock.stores.postgres.store import split_url  # first: its error names the missing extra
     from penstock.stores.postgres.schema import script  # isort: skip
 
     known = url_of(url)
@@ -72,7 +72,7 @@ def schema_script(url: str | None = None) -> tuple[str, str]:
 
 
 def make_store(url: str, *, clock: Clock | None = None, hook: StatementHook | None = None) -> Store:
-    """The store of a URL, not yet connected."""
+    """Make the store of a URL, not yet connected."""
     if not isinstance(url, str):
         raise InvalidUrl("The URL must be text.")
     scheme = urlsplit(url).scheme
@@ -84,4 +84,4 @@ def make_store(url: str, *, clock: Clock | None = None, hook: StatementHook | No
         from penstock.stores.postgres.store import PostgresStore
 
         return PostgresStore(url, clock=clock, hook=hook)
-    raise InvalidUrl(f"The scheme {scheme[:40]!r} names no store.")  # not the URL: it may hold a password
+    raise InvalidUrl(f"There is no store for the scheme {scheme[:40]!r}.")  # not the URL: it may hold a password

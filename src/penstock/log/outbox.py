@@ -1,7 +1,7 @@
 """The outbox: append in the caller's own transaction, on the caller's own connection.
 
-What is to be done is a generator of statements (`steps`); a caller (`log/callers.py`) runs them, sync or async. The
-caller's transaction is never aborted by it, and never committed.
+`steps` generates the statements; a caller (`stores/callers.py`) runs them, sync or async. It never aborts or commits
+the caller's transaction.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SAME = ("event_id", "stream", "event_type", "payload")  # what makes an event t
 
 
 def steps(store: Store, event: NewEvent, chosen_id: bool) -> Steps:
-    """The blocks of one append, with their parameters; each is answered with its first row."""
+    """Yield the blocks of one append with their parameters; send each one's first row back."""
     event_id = event.event_id
     params = store.outbox_params(event)
     row = yield "outbox.insert" if store.clock is None else "outbox.insert_at", params
@@ -88,7 +88,7 @@ async def append_async(store: Store, connection: Any, event: NewEvent, chosen_id
 
 
 def _guarded(store: Store, chosen_id: bool) -> bool:
-    """Whether to use a savepoint: in a strict isolation level an id that is taken makes the database complain."""
+    """Return whether to use a savepoint: under strict isolation levels a duplicate id may raise an error."""
     return chosen_id and store.errors_abort
 
 
@@ -97,9 +97,9 @@ def _is_known(store: Store, caller: Caller) -> bool:
 
 
 def _check_identity(store: Store, caller: Caller, found: Sequence[Any] | None) -> None:
-    """Another log may live in the caller's database: it would get the event, and nobody would notice.
+    """Raise unless the caller's database holds this log: another log there would silently get the event.
 
-    Asked once for a connection: it stays with its database.
+    Checked once per connection.
     """
     if found is None or any(part is None for part in found):
         raise SchemaMissing("The caller's database has no Penstock schema.")
@@ -116,7 +116,7 @@ def _named(error: Exception) -> Exception:
 
 
 def run(store: Store, tx: Transaction, event: NewEvent, chosen_id: bool) -> Appended:
-    """The same steps in a transaction of Penstock's own."""
+    """Run the same steps in Penstock's own transaction."""
     running = steps(store, event, chosen_id)
     try:
         block, params = next(running)

@@ -1,4 +1,4 @@
-"""What becomes of members that were not published: rows of their own, or a range that waits to be claimed again."""
+"""Write members that were not published: as rows of their own, or as a returned range."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Jitter = Callable[[], float]
 
 
 def give_back(tx: Transaction, lease: LeaseRecord, group: Group, now: datetime, reason: Reason) -> None:
-    """Put what an ended lease holds back: the range as one returned range, rows as PENDING."""
+    """Put the members of an ended lease back: a range as one returned range, rows as PENDING."""
     if lease.offsets is None:
         add_returned(tx, lease, *bounds(lease), lease.members, now, reason, now)
     else:
@@ -40,7 +40,7 @@ def add_returned(
     now: datetime,
     because: Failure | None = None,
 ) -> None:
-    """A range of a lease waits to be claimed again."""
+    """Add a returned range, which waits to be claimed again."""
     tx.run(
         "returned.add",
         group_id=lease.group_id,
@@ -60,7 +60,7 @@ def add_returned(
 
 
 class Fate(NamedTuple):
-    """What may happen to many members of a lease alike."""
+    """An outcome that many members of a lease may share."""
 
     state: State
     reason: str | None = None
@@ -75,7 +75,7 @@ class Fate(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What becomes of one member that was not published."""
+    """The outcome of one member that was not published."""
 
     offset: int
     available_at: datetime
@@ -83,7 +83,7 @@ class Given(NamedTuple):
 
 
 def write_rows(tx: Transaction, lease: LeaseRecord, group: Group, rows: list[Given], now: datetime) -> None:
-    """Write exceptions: new rows out of a range, changed ones out of a list; each leaves a line in the attempt log."""
+    """Write exception rows, new ones for a range and changed ones for a list, each with a line in the attempt log."""
     if not rows:
         return
     alike: dict[Fate, list[tuple[int, datetime]]] = {}
@@ -116,7 +116,7 @@ def write_rows(tx: Transaction, lease: LeaseRecord, group: Group, rows: list[Giv
 
 
 def unblamed(reason: Reason, because: Failure | None = None) -> Fate:
-    """Given back, and nobody is blamed; `because` of a target that was unavailable, perhaps."""
+    """Make the outcome of a release without a failure; `because` is the error of an unavailable target, if any."""
     if because is None:
         return Fate(State.PENDING, reason, outcome="released")
     kind = because.error_type, because.fingerprint
@@ -124,13 +124,13 @@ def unblamed(reason: Reason, because: Failure | None = None) -> Fate:
 
 
 def bury(offset: int, failure: Failure, now: datetime) -> Given:
-    """A failure that ends it."""
+    """Make the outcome of a failure that leads to DEAD."""
     kind = failure.error_type, failure.fingerprint
     return Given(offset, now, Fate(State.DEAD, None, 1, failure.message, failure.code, "dead", now, None, *kind))
 
 
 def fail(group: Group, member: MemberRow, failure: Failure, now: datetime, jitter: Jitter) -> Given:
-    """A failed attempt: PENDING after the stored backoff, or DEAD when the budget or the age is used up."""
+    """Make the outcome of a failed attempt: PENDING after a backoff, or DEAD if the budget or the age is exhausted."""
     due = next_attempt(
         group.retry,
         member.failures + 1,
@@ -148,7 +148,10 @@ def fail(group: Group, member: MemberRow, failure: Failure, now: datetime, jitte
 
 
 def suspect(lease: LeaseRecord, failures: Mapping[int, Failure], now: datetime) -> list[Given]:
-    """One of these took its process down, or made a call of many raise: they come back in parts, unblamed for now."""
+    """Make the outcomes of members of which one killed its process, or failed a batch call.
+
+    They come back in parts, without a failure for now.
+    """
     parts = suspect_parts(lease.id, [*failures])
 
     def fate(offset: int, why: Failure) -> Fate:
@@ -159,14 +162,14 @@ def suspect(lease: LeaseRecord, failures: Mapping[int, Failure], now: datetime) 
 
 
 def too_old(group: Group, created_at: datetime, now: datetime, why: Failure) -> Failure:
-    """An event that waited for its target until `max_age_seconds` were over."""
+    """Make the failure of an event that waited for its target longer than `max_age_seconds`."""
     age = (now - created_at).total_seconds()
     limit = group.retry.max_age_seconds
     return fingerprint.of_text("too_old", f"too_old: {age:.0f} s old, max_age_seconds is {limit:g}; {why.message}")
 
 
 def remember_kinds(tx: Transaction, failures: Iterable[Failure], now: datetime) -> None:
-    """Keep every kind of error once, with its traceback; a thousand equal failures cost one row."""
+    """Store each kind of error once, with its traceback; a thousand equal failures cost one row."""
     kinds: dict[str, Failure] = {}
     for failure in failures:
         if failure.fingerprint is not None:
@@ -180,7 +183,7 @@ def remember_kinds(tx: Transaction, failures: Iterable[Failure], now: datetime) 
 
 
 class Member(NamedTuple):
-    """A member of a lease of which nothing has to be known but its offset; otherwise a row of the same names."""
+    """A member of a lease of which only the offset matters; otherwise a row with the same names is used."""
 
     offset: int
     ordering_key: str | None = None
@@ -189,7 +192,7 @@ class Member(NamedTuple):
 
 
 def all_alike(group: Group, lease: LeaseRecord) -> bool:
-    """Whether a lease holds every event of its stream between two offsets, and keys and ages of them do not matter."""
+    """Return whether a lease holds every event of its stream in its range, and neither keys nor ages matter."""
     if lease.offsets is not None or lease.lanes > 1 or lease.holes or group.ordered:
         return False
     return group.retry.max_age_seconds is None and group.span(lease.binding).everything
@@ -204,8 +207,10 @@ def members_of(
     offsets: list[int] | None = None,
     keys: list[str] | None = None,
 ) -> list[MemberRow]:
-    """Members of a lease: all, up to an offset, some by offset or those of some keys; with their earlier failures, and
-    with their age where the group asks for it."""
+    """Return members of a lease with their failures so far: all, up to an offset, by offset, or by key.
+
+    Their age is included if the group has `max_age_seconds`.
+    """
     aged = group.retry.max_age_seconds is not None
     if lease.offsets is not None:
         listed = lease.offsets if offsets is None else offsets
@@ -241,7 +246,7 @@ def count_wanted(
     holes: Sequence[int] = (),
     without_rows: bool = False,
 ) -> int:
-    """How many events of (low, high] fall to the lane of a lease or a returned range, without the holes of a lease."""
+    """Count the events of (low, high] in the lane of a lease or a returned range, without its holes."""
     first, last = slice_of(where.lane, where.lanes)
     span = group.span(where.binding)
     row = tx.one(

@@ -1,4 +1,4 @@
-"""Cutting a stream into ranges of about equally many events, without reading it."""
+"""Split a stream into ranges of about equally many events, without reading it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import pairwise
 from penstock.core.limits import TALLY_EVERY
 from penstock.stores.base import Transaction
 
-_WORTHWHILE = 1_000  # events in a range that are worth a task of their own
+_WORTHWHILE = 1_000  # events that are worth a task of their own
 
 
 def bounds(
     tx: Transaction, stream: str, *, after: int, upto: int | None, since: datetime | None, until: datetime | None
 ) -> tuple[int, int]:
-    """(low, high] with every event in question that can no longer change its place; empty where low = high."""
+    """Return (low, high] with every wanted event below the horizon; empty if low = high."""
     horizon = tx.horizon()
     high = horizon if upto is None else min(horizon, upto)
     low = after
@@ -28,10 +28,11 @@ def bounds(
 
 
 def cut(tx: Transaction, stream: str, low: int, high: int, pieces: int, *, exactly: bool) -> list[tuple[int, int]]:
-    """(low, high] in so many ranges with about equally many events; in fewer, unless `exactly`, where there are few.
+    """Split (low, high] into `pieces` ranges of about equally many events; into fewer if there are few events and not
+    `exactly`.
 
-    Streams share one sequence of offsets, so it is the events that are counted: in blocks, from the running count and
-    the index. Then one look into the index finds the event within its block at which a range ends.
+    Streams share one sequence of offsets, so events are counted: in blocks, from the tally and the index. One index
+    lookup then finds the event within a block at which a range ends.
     """
     blocks = _blocks(tx, stream, low, high)
     total = sum(events for _, _, events in blocks)
@@ -50,7 +51,7 @@ def _targets(total: int, pieces: int) -> list[int]:
 
 
 def _blocks(tx: Transaction, stream: str, low: int, high: int) -> list[tuple[int, int, int]]:
-    """(low, high, events) of every block that has any: from the steps of the tally, and counted around them."""
+    """Return (low, high, events) of every block with events: from the steps of the tally, and counted around them."""
     steps = [(int(row.upto), int(row.events)) for row in tx.rows("source.counted", stream=stream, low=low, high=high)]
     if low == 0:
         steps.insert(0, (0, 0))
@@ -69,7 +70,7 @@ def _counted(tx: Transaction, stream: str, low: int, high: int) -> list[tuple[in
 
 
 def _nth(tx: Transaction, stream: str, blocks: Sequence[tuple[int, int, int]], number: int) -> int:
-    """The offset of the n-th event."""
+    """Return the offset of the n-th event."""
     for low, high, events in blocks:
         if number <= events:
             found = tx.one("source.nth", stream=stream, low=low, high=high, skip=number - 1)

@@ -1,7 +1,7 @@
-"""What a pipeline needs of the store: rows put aside by Spark's tasks, moved by the settle, and files yet to be named.
+"""Storage for pipelines: rows that Spark's tasks stage and the settle moves, and files to be renamed.
 
-Everything a task puts aside belongs to an attempt of its own (see `staging`) and to the lease it was made for. The
-settle moves what the successful attempts brought; what belongs to a lease that has ended otherwise is left over.
+Everything a task stages belongs to its own attempt (see `staging`) and to its lease. The settle moves the rows of the
+successful attempts; rows of a lease that ended otherwise are left over, and dropped.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ WRITER = "pipeline"  # of everything that is staged here; the lease is its batch
 
 
 class StagedRow(NamedTuple):
-    """A row on its way into a table: its columns as JSON, and the event it comes from, if that is known."""
+    """A row to be inserted into a table: its columns as JSON, and the event it comes from, if known."""
 
     event_offset: int | None
     fields: bytes
 
 
 class Rename(NamedTuple):
-    """A file that is to get its name."""
+    """A file that must be renamed."""
 
     source: str
     target: str
@@ -45,17 +45,17 @@ class _Undone(Exception):
 
 
 class PipelineStore:
-    """What the pipelines of a log put aside, move and name. It shares the log's store, and does not close it."""
+    """Staged rows and pending renames of a log's pipelines. Shares the log's store and does not close it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def offsets(self, lease: LeaseRow) -> list[int]:
-        """The members of a lease, by offset alone."""
+        """Return the offsets of a lease's members."""
         return look(self._store, lambda tx: offsets(tx, lease))
 
     def stage_rows(self, lease: int, chunks: Iterable[Sequence[StagedRow]]) -> Staged:
-        """Put the rows of one task attempt aside, a chunk in a transaction: nothing is held while a chunk is made."""
+        """Stage the rows of one task attempt, one transaction per chunk, so that none stays open while it waits."""
         attempt = uuid7()
         rows = 0
         for chunk in chunks:
@@ -68,11 +68,11 @@ class PipelineStore:
         return Staged(attempt, rows)
 
     def columns(self, table: str) -> list[str]:
-        """The columns of a table of the user's; empty if there is none."""
+        """Return the columns of a user's table; empty if there is none."""
         return look(self._store, lambda tx: columns(tx, table))
 
     def check_statement(self, statement: str) -> str | None:
-        """Run the statement of a sink without any rows, and undo it; returns what the database has against it."""
+        """Try the statement of a sink without rows and roll it back; returns the database's error, if any."""
 
         def trial(tx: Transaction) -> None:
             run_statement(tx, statement, [])
@@ -87,20 +87,20 @@ class PipelineStore:
         raise AssertionError("unreachable")
 
     def drop_leftovers(self) -> int:
-        """Drop what was put aside for leases that have ended."""
+        """Drop what was staged for leases that have ended."""
         return transact(self._store, drop_leftovers)
 
     def due_renames(self, folder: str) -> dict[int, Rename]:
-        """Every file of a folder that is to get its name."""
+        """Return the pending renames of a folder."""
         return look(self._store, lambda tx: due_renames(tx, folder))
 
     def forget_renames(self, done: dict[int, Rename]) -> None:
-        """These files have their names."""
+        """Delete renames that are done."""
         if done:
             transact(self._store, lambda tx: forget_renames(tx, done))
 
     def ended(self, leases: Sequence[int]) -> set[int]:
-        """Which of these leases have ended."""
+        """Return those of the leases that have ended."""
         return look(self._store, lambda tx: ended(tx, leases)) if leases else set()
 
 
@@ -108,7 +108,7 @@ class PipelineStore:
 
 
 def offsets(tx: Transaction, lease: LeaseRow) -> list[int]:
-    """The members of a lease, by offset alone."""
+    """Return the offsets of a lease's members."""
     if lease.offsets is not None:
         return sorted(lease.offsets)
     first, last = slice_of(lease.lane, lease.lanes)
@@ -131,64 +131,64 @@ def begin(tx: Transaction, attempt: uuid.UUID, lease: int) -> None:
 
 
 def stage_rows(tx: Transaction, attempt: uuid.UUID, rows: Sequence[StagedRow]) -> None:
-    """Put rows aside under an attempt that nobody has given up."""
+    """Stage rows under an attempt that was not given up."""
     if not tx.rows("stage.hold", attempts=[attempt]):
         raise StagedLost("This attempt was given up: its lease has ended.")
     tx.stage_rows(rows, attempt)
 
 
 def move_rows(tx: Transaction, statement: str, named: Sequence[Staged]) -> None:
-    """Put what these attempts brought into the user's table, with a statement that takes their ids as its parameter."""
+    """Move the rows of these attempts into the user's table, with a statement that takes their ids as parameter."""
     attempts = [one.attempt for one in named]
     tx.rows("stage.hold", attempts=attempts)
     found = tx.one("pipeline.count", attempts=attempts)
     wanted = sum(one.events for one in named)
     if found is None or found.events != wanted:
-        raise StagedLost(f"Tasks have staged {wanted:,} rows, and {0 if found is None else found.events:,} are there.")
+        raise StagedLost(f"Tasks staged {wanted:,} rows, but {0 if found is None else found.events:,} are left.")
     run_statement(tx, statement, attempts)
     drop(tx, attempts)
 
 
 def run_statement(tx: Transaction, statement: str, attempts: Sequence[uuid.UUID]) -> None:
-    """Run the statement of a sink for what these attempts brought; raises `UserSqlError`."""
+    """Run the statement of a sink for the rows of these attempts; raises `UserSqlError`."""
     tx.user_sql(statement, [orjson.dumps(attempts).decode()])
     tx.check_user_sql_so_far()
 
 
 def drop(tx: Transaction, attempts: Sequence[uuid.UUID]) -> None:
-    """Forget what these attempts have put aside."""
+    """Drop what these attempts have staged."""
     staging.drop(tx, attempts)
     if attempts:
         tx.run("pipeline.drop_rows", attempts=list(attempts))
 
 
 def drop_leftovers(tx: Transaction) -> int:
-    """Drop what belongs to leases that have ended; returns how many attempts there were."""
+    """Drop what belongs to ended leases; returns the number of attempts."""
     found = [uuid.UUID(str(row.attempt)) for row in tx.rows("pipeline.leftovers")]
     drop(tx, found)
     return len(found)
 
 
 def columns(tx: Transaction, table: str) -> list[str]:
-    """The columns of a table of the user's; empty if there is none. The name is quoted where it has to be."""
+    """Return the columns of a user's table; empty if there is none. The caller quotes the name where needed."""
     return [row.name for row in tx.rows("pipeline.columns", table=table)]
 
 
 def note_renames(tx: Transaction, lease: int, folder: str, renames: Sequence[Rename]) -> None:
-    """Write down which files are to get their names once this transaction is through."""
+    """Record which files to rename once this transaction has committed."""
     tx.run("rename.note", lease=lease, folder=folder, rows=[one._asdict() for one in renames], now=tx.now())
 
 
 def due_renames(tx: Transaction, folder: str) -> dict[int, Rename]:
-    """Every file of a folder that is to get its name."""
+    """Return the pending renames of a folder."""
     return {row.id: Rename(row.source, row.target) for row in tx.rows("rename.due", folder=folder)}
 
 
 def forget_renames(tx: Transaction, done: Mapping[int, Rename]) -> None:
-    """These files have their names."""
+    """Delete renames that are done."""
     tx.run("rename.forget", ids=sorted(done))
 
 
 def ended(tx: Transaction, leases: Sequence[int]) -> set[int]:
-    """Which of these leases have ended."""
+    """Return those of the leases that have ended."""
     return {row.id for row in tx.rows("rename.ended", ids=list(leases))}

@@ -1,4 +1,4 @@
-"""Positions in a stream: from a time or a word to an offset."""
+"""Positions in a stream: translate a time or a name to an offset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OUT_OF_ORDER = 10_000  # offsets by which an event may be younger than one above
 
 
 def offset_of(tx: Transaction, stream: str, where: Position) -> int:
-    """An offset from "beginning", "end", an offset or a time (of creation): the group gets what lies above it."""
+    """Translate "beginning", "end", an offset or a time of creation to an offset; a group gets what is above it."""
     if where == "beginning":
         return 0
     if where == "end":
@@ -21,19 +21,19 @@ def offset_of(tx: Transaction, stream: str, where: Position) -> int:
         return _offset_at(tx, stream, where)
     if isinstance(where, int) and not isinstance(where, bool) and where >= 0:
         return where
-    raise InvalidInput(f'A position is "beginning", "end", an offset or a datetime, not {where!r}.')
+    raise InvalidInput(f'A position must be "beginning", "end", an offset or a datetime, not {where!r}.')
 
 
 def last_offset(tx: Transaction) -> int:
-    """The highest offset that is stored."""
+    """Return the highest stored offset."""
     last = tx.one("inspect.last_offset")
     return 0 if last is None or last.offset is None else int(last.offset)
 
 
 def _offset_at(tx: Transaction, stream: str, at: datetime) -> int:
-    """The offset below the first event created at a time or later; the horizon where there is none.
+    """Return the offset below the first event created at a time or later; the horizon if there is none.
 
-    Offsets and times grow together, except for appends that overtake one another, so it is found by bisection.
+    Offsets and times grow together, except for concurrent appends, so bisection finds it.
     """
     low, high = 0, last_offset(tx)
     while low < high:
@@ -50,7 +50,7 @@ def _offset_at(tx: Transaction, stream: str, at: datetime) -> int:
 
 
 def between(tx: Transaction, stream: str, since: datetime | None, until: datetime | None) -> tuple[int, int]:
-    """(low, high] with every event of a stream that was created at a time or later, and before another."""
+    """Return (low, high] with every event of a stream created at `since` or later, and before `until`."""
     low, high = 0, last_offset(tx)
     if since is not None:
         low = offset_of(tx, stream, since)

@@ -1,8 +1,8 @@
-"""Prune: remove events that every group has finished with, and what was recorded about them.
+"""Prune: remove events that every group has finished, and what was recorded about them.
 
-It goes around what is still needed: what a group has not finished, and, unless told otherwise, dead letters. One short
-transaction per batch, under the locks of the stream's groups, so that nothing becomes unfinished in the meantime.
-Counts stay true in every one of them: the tally counts events that are there, and so does what groups have passed.
+Events that a group has not finished stay, and, by default, dead letters. Each batch is one short transaction under the
+locks of the stream's groups, so that nothing becomes unfinished in the meantime. Each transaction also adjusts the
+tally and the groups' counts, so that counts are always exact.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from penstock.stores.base import Row, Store, Transaction
 def prune(
     store: Store, stream: str, *, before: datetime | None, upto: int | None, keep_dead: bool, by: str | None
 ) -> Moved:
-    """Remove events created before a time, or up to an offset. Stopped in the middle, it is done so far."""
+    """Remove events created before a time, or up to an offset. If interrupted, what was removed stays removed."""
     if (before is None) == (upto is None):
-        raise InvalidInput("Say how far to prune: either before= (a time) or upto= (an offset).")
+        raise InvalidInput("Pass either before= (a time) or upto= (an offset).")
     moment, author = check_time(before, "before"), checks.author(by)
     position = checks.count(upto, "upto") if moment is None else moment
 
     def target(tx: Transaction) -> int:
-        """Never beyond the horizon, where events may still appear."""
+        """Stop at the horizon, above which events may still appear."""
         return min(positions.offset_of(tx, stream, position), tx.horizon())
 
     return Moved(_Pruning(stream, look(store, target), keep_dead, author).run(store))
@@ -48,7 +48,7 @@ class _Pruning:
     removed: int = 0
 
     def run(self, store: Store) -> int:
-        """All of it; returns how many events were removed."""
+        """Prune everything; returns how many events were removed."""
         while self.at < self.upto:
             removed, self.at = transact(store, self._batch)
             self.removed += removed
@@ -60,11 +60,11 @@ class _Pruning:
     # --- events --------------------------------------------------------------------------------------------------
 
     def _batch(self, tx: Transaction) -> tuple[int, int]:
-        """How many events of the next batch went, and where it ends."""
+        """Remove the next batch; returns how many events were removed, and where it ends."""
         low = self.at
         for one in groups.every(tx, self.stream):
             groups.locked(tx, one.stream, one.group_name)
-        tx.run("prune.lock")  # nobody creates a group, or counts, while events are being removed
+        tx.run("prune.lock")  # no group is created and nothing is counted while events are removed
         known = groups.every(tx, self.stream)
         high = self._reach(tx, known, low)
         where = {"stream": self.stream, "low": low, "high": high}
@@ -77,7 +77,7 @@ class _Pruning:
         return removed, high
 
     def _reach(self, tx: Transaction, known: list[Group], low: int) -> int:
-        """Where a batch ends: after so many events, and at the latest where counts or a group's interest change."""
+        """Return where a batch ends: after a number of events, or earlier at a step of the tally or a binding."""
         last = tx.one("source.nth", stream=self.stream, low=low, high=self.upto, skip=limits.PRUNE_BATCH - 1)
         high = self.upto if last is None else int(last.offset)
         edges = {int(row.upto) for row in tx.rows("prune.steps", stream=self.stream, low=low, high=high)}
@@ -102,7 +102,7 @@ class _Pruning:
     def _wanted(
         self, tx: Transaction, group: Group, counts: dict[str, int], kept: list[int], low: int, high: int
     ) -> int:
-        """How many of the events that go a group has passed: those it wanted, from its start on."""
+        """Count the removed events that a group has passed: those that match its binding, from its start on."""
         if low < group.floor:
             return 0
         span = group.span_after(low)
@@ -123,7 +123,7 @@ class _Pruning:
     # --- what was recorded about them ------------------------------------------------------------------------------
 
     def _leases(self, tx: Transaction) -> int:
-        """Ended leases of which nothing is left, but for those that say how far a lane has got. Some at a time."""
+        """Remove some ended leases without events, except those that hold a lane's cursor; returns how many."""
         removed = 0
         for group in groups.every(tx, self.stream):
             row = tx.one("prune.leases", group_id=group.group_id, most=limits.PRUNE_BATCH)
@@ -139,7 +139,7 @@ class _Pruning:
         audit.record(tx, self.by, "prune", stream=self.stream, count=self.removed, detail=detail)
 
     def _thin(self, tx: Transaction) -> None:
-        """Of the counts at earlier marks keep those between which enough is left."""
+        """Keep only those counts at earlier marks between which enough events are left."""
         drop, before = [], 0
         for row in tx.rows("source.counted", stream=self.stream, low=0, high=self.upto):
             if int(row.events) - before < limits.TALLY_GROWTH:

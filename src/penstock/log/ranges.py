@@ -1,4 +1,4 @@
-"""How far a claimed range goes, and what it has to step over."""
+"""Find how far a claimed range goes, and which events it must leave out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.stores.rows import LaneRow, RangeRow
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """(low, high] of a lane: its members, its holes, and how many events were looked at."""
+    """(low, high] of a lane: its members, its holes, and how many events were examined."""
 
     binding: int
     low: int
@@ -23,14 +23,14 @@ class Range:
     members: int
     holes: list[int]
     scanned: int
-    stepped_into: list[int]  # holes that became rows just now
+    stepped_into: list[int]  # holes that have just become rows
     found: str | None
     whole: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Where the events of a range are looked for, and how many of them are wanted."""
+    """Where to look for the events of a range, and how many to take."""
 
     group: Group
     lane: LaneRow
@@ -42,11 +42,10 @@ class Stretch:
 
 
 def find(tx: Transaction, where: Stretch, *, attempts: int, replay: int, because: Mapping[str, str | None]) -> Range:
-    """The range from `low` on; its delayed and blocked events become rows of their own. A range that comes back does
-    so `because` of an error, perhaps; it stays theirs.
+    """Find the range from `low` on; its delayed and blocked events become rows of their own.
 
-    First the range is measured as if there were nothing to step over. Only what lies inside it can be in its way,
-    however much there is far ahead of it.
+    `because` is the error with which a returned range came back, if any; the rows keep it. The range is first measured
+    as if nothing had to be left out: only exceptions inside it matter, however many there are beyond it.
     """
     row, whole = _plainly(tx, where)
     if (where.lane.has_rows or where.lane.has_dated) and _odd(tx, where, row.high):
@@ -87,13 +86,13 @@ def _plainly(tx: Transaction, where: Stretch) -> tuple[RangeRow, bool]:
 
 
 def _odd(tx: Transaction, where: Stretch, high: int) -> bool:
-    """Whether the range has anything to step over; it nearly never does."""
+    """Return whether the range has anything to leave out; it rarely does."""
     row = tx.one("claim.exceptions", now=where.now, **_turn(where), **{**_share(where), "high": high})
     return row is not None and bool(row.any)
 
 
 def _carefully(tx: Transaction, where: Stretch) -> RangeRow:
-    """Looking closely costs more per event, and the range may end early: look at little more than is wanted."""
+    """Measure a range with exceptions. This costs more per event and may end early, so examine few more than needed."""
     everything, most, lanes = where.group.span(where.binding).everything, where.most, where.group.lanes
     params = {"now": where.now, "holes": limits.HOLES_PER_LEASE, **_share(where), **_turn(where)}
     if everything and tx.finds_lanes:
@@ -107,7 +106,7 @@ def _carefully(tx: Transaction, where: Stretch) -> RangeRow:
 
 
 def _reach(where: Stretch) -> int:
-    """How far a lane is looked at in the index alone."""
+    """Return how far to examine a lane in the index alone."""
     return max(limits.SCAN, 4 * where.most * where.group.lanes)
 
 

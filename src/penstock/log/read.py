@@ -14,7 +14,7 @@ from penstock.stores.base import Store
 
 
 def read(store: Store, stream: str, *, after: int, limit: int) -> list[Event]:
-    """Events in offset order, up to the horizon: nothing can still appear between what is returned."""
+    """Return events in offset order, up to the horizon: nothing can still appear between them."""
     check_name(stream, "stream")
     horizon = look(store, lambda tx: tx.horizon())
     found = store.read_events(stream, checks.count(after, "after"), horizon, checks.count(limit, "limit"))
@@ -22,7 +22,7 @@ def read(store: Store, stream: str, *, after: int, limit: int) -> list[Event]:
 
 
 def event(store: Store, stream: str, event_id: Any) -> Event:
-    """One event, by its id or its offset."""
+    """Return one event by its id or its offset."""
     known, offset = checks.event_of(event_id)
     row = look(store, lambda tx: tx.one("inspect.event", stream=stream, event_id=known, offset=offset))
     if row is None:
@@ -31,11 +31,11 @@ def event(store: Store, stream: str, event_id: Any) -> Event:
 
 
 def streams(store: Store) -> list[str]:
-    """The names of all streams; a stream exists by being appended to."""
+    """Return the names of all streams; the first append creates a stream."""
     return [row.stream for row in look(store, lambda tx: tx.rows("inspect.streams"))]
 
 
 def position(store: Store, stream: str, where: Position) -> int:
-    """The offset above which a position lies."""
+    """Return the offset just below a position."""
     known = checks.position(where, "where")
     return look(store, lambda tx: positions.offset_of(tx, stream, known))

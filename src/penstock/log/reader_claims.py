@@ -1,7 +1,6 @@
-"""Claims of streaming readers: a few leases under one number, handed out, settled and given back together.
+"""Claims of streaming readers: a few leases under one number, claimed, settled and released together.
 
-A reader is a streaming query. It names its claims by number in its checkpoint, so a number means the same leases for
-ever, whoever asks and however often.
+A reader is a streaming query. Its checkpoint refers to claims by number, so a number always means the same leases.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ CLAIMED_BY = "reader:"
 
 
 class ReaderClaims:
-    """The claims of one group's readers, for those who read it as a stream."""
+    """The claims of one group's streaming readers."""
 
     def __init__(self, store: Store, stream: str, group: str) -> None:
         self._store = store
@@ -33,10 +32,10 @@ class ReaderClaims:
         self._group = group
 
     def next(self, reader: str, *, after: int, limit: int, upto: int | None) -> int | Idle:
-        """The number of the next claim, or when to come back.
+        """Return the number of the next claim, or `Idle`, which says when to try again.
 
-        The very first claim is held for minutes only, until its contents are asked for: a query that dies before it has
-        written anything down comes back under another name.
+        The first claim is held only for minutes until `hold` is called: a query that dies before it has written a
+        checkpoint comes back under another name.
         """
         seconds = LEASE_SECONDS_MOST if after else READER_FIRST_SECONDS
         while True:
@@ -50,19 +49,19 @@ class ReaderClaims:
                 return found
 
     def settle_upto(self, reader: str, number: int) -> list[int]:
-        """Every claim up to this one is done. Returns the claims of which something was lost before."""
+        """Settle every claim up to this one; returns the claims of which a lease was already lost."""
         return transact(self._store, lambda tx: settle_upto(tx, self._stream, self._group, reader, number))
 
     def hold(self, reader: str, number: int, *, skip_lost: bool = False) -> list[LeaseRow]:
-        """What a claim contains, held for days from now on."""
+        """Return the leases of a claim, held for days from now on."""
         return transact(self._store, lambda tx: hold(tx, reader, number, LEASE_SECONDS_MOST, skip_lost=skip_lost))
 
     def check_held(self, tokens: Mapping[int, int]) -> None:
-        """`ClaimLost` unless every lease is still the reader's."""
+        """Raise `ClaimLost` unless every lease is still the reader's."""
         look(self._store, lambda tx: check_held(tx, tokens))
 
     def horizon(self) -> int:
-        """Where the log ends now, for a query that takes what is there and ends."""
+        """Return where the log ends now, for a query that reads what is available and stops."""
         return look(self._store, lambda tx: tx.horizon())
 
 
@@ -80,14 +79,16 @@ def next_claim(
     lease_seconds: float,
     upto: int | None = None,
 ) -> int | Idle | Passed:
-    """The number of the reader's next claim: the one it has already above `after`, or a new one.
+    """Return the number of the reader's next claim: an existing one above `after`, or a new one.
 
-    All of it happens under the group's lock: whoever asks again, after a crash or from a second process, finds the
-    whole claim or none of it.
+    This runs under the group's lock: asking again, after a crash or from a second process, finds the whole claim or
+    nothing.
     """
     group = groups.locked(tx, stream, group_name)
     if group.ordered:
-        raise OrderedGroup(f"The group {group_name!r} on {stream!r} is ordered by key; a stream reader keeps no order.")
+        raise OrderedGroup(
+            f"The group {group_name!r} on {stream!r} is ordered by key; a streaming reader does not keep order."
+        )
     known = _next_known(tx, group, reader, after)
     if known is not None:
         return known
@@ -110,9 +111,9 @@ def next_claim(
 
 
 def _next_known(tx: Transaction, group: Group, reader: str, after: int) -> int | None:
-    """The lowest claim above a number that is still whole.
+    """Return the lowest claim above a number of which no lease is lost.
 
-    One that is not was lost before the query wrote its number down. What is left of it goes back.
+    A claim with a lost lease was never written to the checkpoint; the rest of it is released.
     """
     while True:
         row = tx.one("reader.next", reader=reader, after=after)
@@ -128,19 +129,19 @@ def _next_known(tx: Transaction, group: Group, reader: str, after: int) -> int |
 
 
 def _lost(lease: HeldRow, now: datetime) -> bool:
-    """Whether a lease is no longer its reader's: neither open, nor settled by it."""
+    """Return whether a lease is no longer its reader's: neither open, nor settled by it."""
     if lease.outcome is None:
         return lease.expires_at <= now
     return lease.outcome != LeaseOutcome.SETTLED
 
 
 def settle_upto(tx: Transaction, stream: str, group_name: str, reader: str, number: int) -> list[int]:
-    """Every claim up to this one is done. Returns the claims of which something was lost before."""
+    """Settle every claim up to this one; returns the claims of which a lease was already lost."""
     if number == 0:
         return []
     row = tx.one("reader.group", reader=reader, claim=number)
     if row is None or row.group_id != groups.get(tx, stream, group_name).group_id:
-        raise UnknownReader(f"The group {group_name!r} on {stream!r} has no claim {number} of a reader {reader!r}.")
+        raise UnknownReader(f"In the group {group_name!r} on {stream!r} the reader {reader!r} has no claim {number}.")
     lost = []
     leases: list[UnsettledRow] = tx.rows("reader.unsettled", reader=reader, upto=number)
     for lease in leases:
@@ -153,13 +154,13 @@ def settle_upto(tx: Transaction, stream: str, group_name: str, reader: str, numb
 
 
 def hold(tx: Transaction, reader: str, number: int, lease_seconds: float, *, skip_lost: bool) -> list[LeaseRow]:
-    """What a claim contains, kept from now on; `ClaimLost` if anything of it is gone, unless that is to be skipped.
+    """Return the leases of a claim and extend them; raise `ClaimLost` if one is lost, unless `skip_lost`.
 
-    A claim that this reader has settled contains what it contained, as long as its events are there.
+    A claim that this reader has settled keeps its contents as long as its events exist.
     """
     leases: list[LeaseRecord] = tx.rows("reader.leases", reader=reader, claim=number)
     if not leases:
-        raise UnknownReader(f"There is no claim {number} of a reader {reader!r} in this log.")
+        raise UnknownReader(f"The reader {reader!r} has no claim {number} in this log.")
     group = groups.get(tx, leases[0].stream, leases[0].group_name)
     held = []
     for lease in leases:
@@ -176,10 +177,10 @@ def hold(tx: Transaction, reader: str, number: int, lease_seconds: float, *, ski
 def _keep(tx: Transaction, group: Group, lease: LeaseRecord, number: int, lease_seconds: float) -> None:
     if lease.outcome == LeaseOutcome.SETTLED:
         if _count(tx, group, lease) != lease.members:
-            raise ClaimLost(f"Events of lease {lease.id} (claim {number} of {lease.claimed_by}) were removed since.")
+            raise ClaimLost(f"Events of lease {lease.id} (claim {number} of {lease.claimed_by}) have been removed.")
         return
     if not _lost(lease, now := tx.now()) and lease.expires_at - now > timedelta(seconds=lease_seconds / 2):
-        return  # it has just been claimed for as long
+        return  # it still has most of its time left
     try:
         release.extend_in(tx, lease.id, lease.token, lease_seconds)
     except LeaseLost as error:
@@ -187,7 +188,7 @@ def _keep(tx: Transaction, group: Group, lease: LeaseRecord, number: int, lease_
 
 
 def _count(tx: Transaction, group: Group, lease: LeaseRecord) -> int:
-    """How many members a settled lease has now: prune and rewind remove what is finished."""
+    """Count the members that a settled lease still has: prune and rewind remove finished ones."""
     if lease.offsets is None:
         return count_wanted(tx, group, lease, *bounds(lease), holes=lease.holes)
     row = tx.one("reader.there", group_id=group.group_id, offsets=lease.offsets)
@@ -220,7 +221,7 @@ def _row(lease: LeaseRecord, group: Group) -> LeaseRow:
 
 
 def check_held(tx: Transaction, tokens: Mapping[int, int]) -> None:
-    """`ClaimLost` unless every lease is open, or settled, under its token."""
+    """Raise `ClaimLost` unless every lease is open, or settled, with its token."""
     now = tx.now()
     leases: list[HeldRow] = tx.rows("reader.held", ids=sorted(tokens))
     found = {lease.id: lease for lease in leases}
@@ -232,7 +233,7 @@ def check_held(tx: Transaction, tokens: Mapping[int, int]) -> None:
 
 
 def give_back_lease(tx: Transaction, group: Group, lease_id: int) -> int:
-    """End a lease, expired or not, whose holder is not in the middle of its settle; returns its members."""
+    """End an open lease, expired or not, and release its members; returns how many."""
     lease: LeaseRecord | None = tx.one("lease.lock", id=lease_id)
     if lease is None or lease.outcome is not None:
         return 0

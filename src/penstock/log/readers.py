@@ -1,4 +1,4 @@
-"""Streaming readers of a group: what they hold, and how an operator takes it back."""
+"""List the streaming readers of a group, and take back what they hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Reader:
 
 
 def listed(store: Store, stream: str, group: str) -> list[Reader]:
-    """The readers of a group that hold anything."""
+    """Return the readers of a group that hold claims."""
     return look(store, lambda tx: _listed(tx, stream, group))
 
 
@@ -50,7 +50,7 @@ def _reader(name: str, leases: Sequence[OpenRow]) -> Reader:
 
 
 def release(store: Store, stream: str, group: str, reader: str, *, dry_run: bool, by: str | None) -> Moved:
-    """Give back what a reader holds, unblamed and due at once."""
+    """Take back what a reader holds, due at once and without counting a failure."""
     known, author = check_key(reader, "reader"), checks.author(by)
     if known is None:
         raise MissingField("reader is missing.")

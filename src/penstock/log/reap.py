@@ -1,4 +1,4 @@
-"""Reap: take back what expired. A range comes back in pieces, a list in parts, a lone event as a failure."""
+"""Reap: take back expired leases. A range comes back in pieces, a list in parts, a single event as a failure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.stores.rows import GroupName, LeaseRecord, bounds
 def reap(
     store: Store, stream: str | None = None, group: str | None = None, named: Sequence[tuple[str, str]] | None = None
 ) -> int:
-    """Take back the expired leases of all groups, of a stream's, of one or of those `named`; returns how many ended.
+    """Take back the expired leases of all groups, a stream's, one, or those `named`; returns how many ended.
 
     Groups without an expired lease are not locked.
     """
@@ -39,7 +39,7 @@ def reap(
 
 
 def expired_groups(tx: Transaction, named: Sequence[tuple[str, str]] | None) -> list[tuple[str, str]]:
-    """Stream and name of the groups (of these, or of all) that have an expired lease."""
+    """Return stream and name of the groups (of these, or of all) that have an expired lease."""
     streams = None if named is None else [stream for stream, _ in named]
     names = None if named is None else [name for _, name in named]
     rows: list[GroupName] = tx.rows("reap.groups", streams=streams, names=names, now=tx.now())
@@ -47,7 +47,7 @@ def expired_groups(tx: Transaction, named: Sequence[tuple[str, str]] | None) -> 
 
 
 def reap_group(tx: Transaction, stream: str, group_name: str) -> int:
-    """End every expired lease of a group; returns how many there were."""
+    """End every expired lease of a group; returns how many ended."""
     group = groups.locked(tx, stream, group_name)
     now = tx.now()
     expired = [lease.id for lease in tx.rows("reap.expired", group_id=group.group_id, now=now)]
@@ -55,7 +55,7 @@ def reap_group(tx: Transaction, stream: str, group_name: str) -> int:
 
 
 def end_expired(tx: Transaction, group: Group, ids: list[int], now: datetime) -> int:
-    """End these leases, but for those whose holder is settling right now."""
+    """End these leases, except those whose holder is settling right now; returns how many ended."""
     leases: list[LeaseRecord] = tx.rows("reap.lock", ids=sorted(ids), now=now)
     for lease in leases:
         _reap(tx, group, lease, now)
@@ -79,7 +79,7 @@ def _reap(tx: Transaction, group: Group, lease: LeaseRecord, now: datetime) -> N
 
 
 def _blame(tx: Transaction, group: Group, lease: LeaseRecord, failure: Failure, now: datetime) -> Settled:
-    """The process died while this event was alone with it."""
+    """Count a failure of the only event in a lease whose process died."""
     (member,) = members_of(tx, group, lease)
     given = fail(group, member, failure, now, random.random)
     write_rows(tx, lease, group, [given], now)

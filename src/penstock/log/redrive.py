@@ -9,7 +9,7 @@ from penstock.stores.base import Store, Transaction
 
 
 def redrive(store: Store, stream: str, group: str, which: Selection, *, dry_run: bool, by: str | None) -> Moved:
-    """Give dead letters another life; what is overwritten stays in the attempt log."""
+    """Give dead letters a new life; the overwritten values stay in the attempt log."""
     author = checks.author(by)
 
     def work(tx: Transaction) -> int:

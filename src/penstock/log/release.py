@@ -1,4 +1,4 @@
-"""Hold a lease, extend it, or give it back."""
+"""Lock, extend or release a lease."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from penstock.stores.rows import GroupRow, LeaseRecord
 
 
 def holder(tx: Transaction, lease_id: int, token: int) -> tuple[LeaseRecord, Group, datetime]:
-    """The open lease, locked, with its group and the time; `LeaseLost` for anybody but its holder."""
+    """Lock an open lease; return it with its group and the time. Raises `LeaseLost` for anyone but its holder."""
     lease, group = locked(tx, lease_id, token)
     return lease, group, check_open(tx, lease)
 
 
 def check_open(tx: Transaction, lease: LeaseRecord) -> datetime:
-    """The time, if the lease is neither ended nor expired."""
+    """Return the time; raise `LeaseLost` if the lease has ended or expired."""
     now = tx.now()
     if lease.outcome is not None:
         raise LeaseLost(f"Lease {lease.id} has ended: {lease.outcome}.")
@@ -33,7 +33,7 @@ def check_open(tx: Transaction, lease: LeaseRecord) -> datetime:
 
 
 def locked(tx: Transaction, lease_id: int, token: int) -> tuple[LeaseRecord, Group]:
-    """The lease, open or not, locked, with its group; `LeaseLost` for another token."""
+    """Lock a lease, open or not; return it with its group. Raises `LeaseLost` for another token."""
     of_lease = {"stream": None, "group_name": None, "lease": lease_id}
     lease: LeaseRecord | None
     group: GroupRow | None
@@ -45,12 +45,12 @@ def locked(tx: Transaction, lease_id: int, token: int) -> tuple[LeaseRecord, Gro
 
 
 def extend(store: Store, lease_id: int, token: int, seconds: float | None) -> datetime:
-    """Keep the lease for longer, from now on; returns the new end."""
+    """Extend the lease to `seconds` from now (default: the group's `lease_seconds`); returns the new end."""
     return transact(store, lambda tx: extend_in(tx, lease_id, token, seconds))
 
 
 def extend_in(tx: Transaction, lease_id: int, token: int, seconds: float | None) -> datetime:
-    """The same in the caller's transaction."""
+    """Extend the lease in the caller's transaction."""
     _, group, now = holder(tx, lease_id, token)
     expires_at = now + timedelta(seconds=seconds or group.lease_seconds)
     tx.run("lease.extend", id=lease_id, expires_at=expires_at)
@@ -58,7 +58,7 @@ def extend_in(tx: Transaction, lease_id: int, token: int, seconds: float | None)
 
 
 def release(store: Store, lease_id: int, token: int) -> Settled:
-    """Give everything back, unblamed and due at once; a range comes back as a range."""
+    """Give everything back, due at once and without counting a failure; a range comes back as a range."""
 
     def work(tx: Transaction) -> Settled:
         lease, group, now = holder(tx, lease_id, token)

@@ -1,4 +1,4 @@
-"""Repair a log after a restore, a failover or a logical switch-over: make it one that can be written again."""
+"""Repair a log after a restore, a failover or a logical switch-over, so that it can be written again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.stores.rows import LeaseRecord
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What had to be mended."""
+    """What a repair changed."""
 
     moved: bool  # the log was a copy from another server
     sequences: tuple[str, ...]  # raised above what is stored
@@ -27,8 +27,8 @@ class Repaired:
 def repair(store: Store, by: str | None) -> Repaired:
     """Raise every sequence above what is stored, and end every open lease.
 
-    A restored lease has a holder that may not exist, or that holds a token of another history. What it held comes back
-    at once, and nobody is blamed. Stop the workers first: their leases end, too, and what they are doing is done again.
+    The holder of a restored lease may no longer exist, or may have a token from another history. Its events are due at
+    once, without a failure. Stop the workers first: their leases end, too, and their work is repeated.
     """
     author = checks.author(by)
     moved = store.make_home()
@@ -40,10 +40,10 @@ def repair(store: Store, by: str | None) -> Repaired:
 
 
 def _raise(tx: Transaction) -> list[str]:
-    behind = [row for row in tx.rows("doctor.sequences") if row.last < row.stored]
-    for row in behind:
+    too_low = [row for row in tx.rows("doctor.sequences") if row.last < row.stored]
+    for row in too_low:
         tx.run("repair.sequence", name=row.name, value=row.stored)
-    return [row.name for row in behind]
+    return [row.name for row in too_low]
 
 
 def _end_leases(tx: Transaction, stream: str, group_name: str, by: str) -> int:

@@ -9,7 +9,7 @@ from penstock.stores.base import Store, Transaction
 
 
 def replay(store: Store, stream: str, group: str, which: Selection, *, dry_run: bool, by: str | None) -> Moved:
-    """Deliver again what was finished; an event that was published as part of a range gets a row of its own."""
+    """Deliver finished events again; an event published as part of a range gets a row of its own."""
     author = checks.author(by)
     return Moved(transact(store, lambda tx: _replay(tx, stream, group, which, dry_run, author)), dry_run)
 

@@ -1,4 +1,4 @@
-"""Reschedule: move the time at which PENDING deliveries become due."""
+"""Reschedule: change when PENDING deliveries become due."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def reschedule(
     dry_run: bool,
     by: str | None,
 ) -> Moved:
-    """Make deliveries that wait due at another time, in one transaction: all of them or none."""
+    """Make waiting deliveries due at another time, in one transaction: all of them or none."""
     ids, due, author = ids_of(event_ids), check_time(available_at, "available_at"), checks.author(by)
     if due is None:
         raise InvalidInput("available_at is missing.")

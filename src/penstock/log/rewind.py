@@ -1,4 +1,4 @@
-"""Rewind: put everything above a position back, as if the group had never been there."""
+"""Rewind: deliver everything above a position again, as if the group had never seen it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.stores.rows import CursorRow, EndedRow, LeaseRecord, ReturnedRow
 
 
 def rewind(store: Store, stream: str, group: str, to: Position, *, state: str, dry_run: bool, by: str | None) -> Moved:
-    """End all open leases, and deliver everything above a position again; `state` is "keep" or "reset"."""
+    """End all open leases and deliver everything above a position again; `state` is "keep" or "reset"."""
     if state not in ("keep", "reset"):
         raise InvalidInput(f'state is "keep" or "reset", not {state!r}.')
     target, author = checks.position(to, "to"), checks.author(by)
@@ -38,7 +38,7 @@ def _rewind(
     target = positions.offset_of(tx, stream, to)
     pruned = tx.one("rewind.pruned", stream=stream)
     if pruned is not None and target < pruned.upto:
-        raise Pruned(f"Events of {stream!r} up to offset {pruned.upto} were pruned; {target} lies before that.")
+        raise Pruned(f"Events of {stream!r} up to offset {pruned.upto} were pruned, and {target} is below that.")
     now = tx.now()
     rows: list[CursorRow] = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
     if dry_run and (known := stats.passed_above(tx, group, rows, target)) is not None:
@@ -51,7 +51,7 @@ def _rewind(
         return count
     _end_leases(tx, group, now)
     ended = _ended(tx, group, target)
-    number = max(group.rewinds, ended.replays) + 1  # above that of each life that ends: no idempotency key comes twice
+    number = max(group.rewinds, ended.replays) + 1  # above every ended life, so that no idempotency key is used twice
     tx.run("rewind.log_rows", group_id=group.group_id, target=target, by=by, replay=number, now=now)
     tx.run("rewind.drop_returned", group_id=group.group_id, target=target)
     crossing: list[ReturnedRow] = tx.rows("rewind.crossing", group_id=group.group_id, target=target)
@@ -79,7 +79,7 @@ def _rewind(
             **error_of(None),
             **where,
         )
-    tx.run("rewind.remove_rows", group_id=group.group_id, target=target)  # their ranges are back
+    tx.run("rewind.remove_rows", group_id=group.group_id, target=target)  # the returned ranges cover them
     if reset_state:
         tx.run("state.reset", group_id=group.group_id)
     audit.record_for(tx, by, "rewind", group, count, {"to": target, "state": "reset" if reset_state else "keep"})
@@ -87,7 +87,7 @@ def _rewind(
 
 
 def _end_leases(tx: Transaction, group: Group, now: datetime) -> None:
-    """What they hold comes back like a release; the part above the target is then swept with the rest."""
+    """Release all open leases; the part above the target is then removed with the rest."""
     leases: list[LeaseRecord] = tx.rows("rewind.open", group_id=group.group_id)
     for lease in leases:
         give_back(tx, lease, group, now, Reason.RELEASED)
@@ -95,20 +95,20 @@ def _end_leases(tx: Transaction, group: Group, now: datetime) -> None:
 
 
 def _ended(tx: Transaction, group: Group, target: int) -> EndedRow:
-    """How far the rows reach whose lives end, and the greatest number of such a life."""
+    """Return the highest offset and the highest replay number of the rows whose lives end."""
     row: EndedRow | None = tx.one("rewind.ended", group_id=group.group_id, target=target)
     assert row is not None
     return row
 
 
 def _pieces(group: Group, lane: int, target: int, cursor: int) -> list[_Piece]:
-    """(target, cursor] of a lane, cut where one binding follows another."""
+    """Return (target, cursor] of a lane, split at the changes of its binding."""
     cuts = [(span.binding, max(target, span.low, 0), min(cursor, span.high)) for span in group.spans]
     return [_Piece(lane, group.lanes, binding, low, high) for binding, low, high in cuts if low < high]
 
 
 def _count_older(tx: Transaction, group: Group, target: int) -> int:
-    """Events from before the group's start that it wants now."""
+    """Count the events from before the group's start that a rewind makes it receive."""
     binding = group.spans[0].binding
     lanes = [_Piece(lane, group.lanes, binding, target, group.floor) for lane in range(group.lanes)]
     return sum(count_wanted(tx, group, piece, piece.low, piece.high) for piece in lanes) if target < group.floor else 0
@@ -116,7 +116,7 @@ def _count_older(tx: Transaction, group: Group, target: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A stretch of a lane that comes again."""
+    """A range of a lane that is delivered again."""
 
     lane: int
     lanes: int

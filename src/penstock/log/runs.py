@@ -1,4 +1,4 @@
-"""Runs: one row for every run of an engine. It says that the run lives, and what is wanted of it."""
+"""Runs: one row per run of an engine, with its heartbeat and what it should do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.stores.base import Row, Store, Transaction
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A run of an engine, as of now."""
+    """The current state of a run of an engine."""
 
     id: int
     name: str
@@ -33,12 +33,12 @@ class RunInfo:
     wanted: str
     ended_at: datetime | None
     outcome: str | None
-    state: str  # running, lost (no heartbeat for long) or ended
+    state: str  # running, lost (no heartbeat for `RUN_LOST_SECONDS`) or ended
 
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """What is written down at the start of a run."""
+    """What is recorded at the start of a run."""
 
     name: str
     app: str | None
@@ -50,7 +50,7 @@ class NewRun:
 
 
 def start(store: Store, new: NewRun) -> int:
-    """Write the row of a run that begins; returns its id."""
+    """Record the start of a run; returns its id."""
 
     def work(tx: Transaction) -> int:
         row = tx.one(
@@ -71,18 +71,18 @@ def start(store: Store, new: NewRun) -> int:
 
 
 def beat(store: Store, run: int) -> str:
-    """Say that the run lives; returns what is wanted of it: run, quiet or stop. One without a row continues."""
+    """Record a heartbeat; returns what the run should do: run, quiet or stop. A run without a row continues."""
     row = transact(store, lambda tx: tx.one("run.beat", run=run, now=tx.now()))
     return "run" if row is None else str(row.wanted)
 
 
 def end(store: Store, run: int, outcome: str) -> None:
-    """The run is over; the first outcome counts."""
+    """Record the end of a run; the first outcome counts."""
     transact(store, lambda tx: tx.run("run.end", run=run, outcome=outcome, now=tx.now()))
 
 
 def listed(store: Store, *, all: bool) -> list[RunInfo]:
-    """Runs, the newest first: those that are not over, or all."""
+    """Return runs, newest first: those that have not ended, or all."""
 
     def work(tx: Transaction) -> list[RunInfo]:
         now = tx.now()
@@ -92,7 +92,7 @@ def listed(store: Store, *, all: bool) -> list[RunInfo]:
 
 
 def want(store: Store, run: Any, wanted: str, by: str | None) -> RunInfo:
-    """Tell a run to run, be quiet or stop. One that is over is left alone."""
+    """Tell a run to run, be quiet or stop; an ended run is not changed."""
     known, author = checks.count(run, "run"), by or checks.whoami()
     if known >= 2**63:
         raise InvalidInput("run is too large.")

@@ -1,4 +1,4 @@
-"""Which deliveries an operator means, and how many were moved."""
+"""Which deliveries an operator's action applies to, and how many it moved."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.errors import FilterNeeded, InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Deliveries for which everything that is given holds."""
+    """Deliveries that match every given filter."""
 
     event_ids: Sequence[uuid.UUID] | None = None
     error: str | None = None
@@ -23,7 +23,7 @@ class Selection:
     until: datetime | None = None
 
     def params(self) -> dict[str, object]:
-        """The parameters of the blocks that look for them."""
+        """Return the parameters of the SQL blocks that find them."""
         return {
             "event_ids": None if self.event_ids is None else list(self.event_ids),
             "error": self.error,
@@ -33,7 +33,7 @@ class Selection:
         }
 
     def detail(self) -> dict[str, object]:
-        """What the audit says about it."""
+        """Return the given filters, for the audit."""
         given = {name: value for name, value in self.params().items() if value is not None}
         if self.event_ids is not None:
             given["event_ids"] = [str(one) for one in self.event_ids]
@@ -43,7 +43,7 @@ class Selection:
         return given
 
     def or_all(self, all: bool) -> Selection:
-        """Itself; `FilterNeeded` if it selects everything and nobody said so."""
+        """Return itself; raise `FilterNeeded` if it has no filter and `all` is false."""
         if self == Selection() and not all:
             raise FilterNeeded
         return self
@@ -57,7 +57,7 @@ def select(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> Selection:
-    """A selection as a caller gives it, checked."""
+    """Check a caller's filters."""
     return Selection(
         None if event_ids is None else ids_of(event_ids),
         check_text(error, "error"),
@@ -68,7 +68,7 @@ def select(
 
 
 def ids_of(event_ids: Iterable[Any]) -> list[uuid.UUID]:
-    """A list of event ids, each once."""
+    """Return a list of event ids without duplicates."""
     if isinstance(event_ids, str):
         raise InvalidInput("event_ids must be a list of ids.")
     return list(dict.fromkeys(parse_event_id(one) for one in event_ids))

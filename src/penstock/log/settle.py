@@ -1,4 +1,4 @@
-"""Settle: one transaction, once per lease, that believes only the holder of the token."""
+"""Settle: one transaction, once per lease, only with the lease's token."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from penstock.stores.base import Store, Transaction
 
 
 def says_done(said: Settlement) -> bool:
-    """Whether a settlement only says that a range is done up to an offset."""
+    """Return whether a settlement only reports that a range is done up to an offset."""
     return said.upto is not None and said == Settlement(upto=said.upto, versions=said.versions)
 
 
 def settle_whole(store: Store, lease_id: int, token: int, said: Settlement) -> Settled | None:
-    """The happy path: a whole range is done. All that its transaction does; None if it is not as simple as that."""
+    """Settle a whole range as done, in one statement; None if this needs the full settle."""
     digest = codec.digest({**_DONE, "upto": said.upto})
     rows = store.only("settle.whole", id=lease_id, token=token, upto=said.upto, digest=digest, now=store.told_now)
     return Settled(rows[0][0], 0, 0, 0) if rows else None
@@ -38,14 +38,14 @@ def settle(
 ) -> Settled:
     """Apply a settlement in one transaction.
 
-    A statement of the user's that fails is looked for event by event, so that only its own event fails.
+    If a user's statement fails, the settlement is applied again event by event, so that only that event fails.
     """
 
     def work(careful: bool) -> Callable[[Transaction], Settled]:
         def settled(tx: Transaction) -> Settled:
             answer = settle_in(tx, lease_id, token, said, careful=careful, move=move)
             emits = said.effects.emit or any(one.emit for one in said.event_effects.values())
-            if emits or answer.released:  # others may wait for it
+            if emits or answer.released:  # other workers may wait for it
                 tx.wake()
             return answer
 
@@ -77,10 +77,10 @@ def settle_in(
     careful: bool = False,
     move: Callable[[Transaction], None] | None = None,
 ) -> Settled:
-    """Apply everything a settlement says, or nothing of it, in the caller's transaction.
+    """Apply a settlement, all of it or nothing, in the caller's transaction.
 
-    With `careful` every event's effects run in a savepoint of their own, so that only the culprit fails. `move` puts
-    what `said.moves` names in its place, in the same transaction.
+    With `careful` every event's effects run in their own savepoint, so that only the event that caused an error fails.
+    `move` moves what `said.moves` names into place, in the same transaction.
     """
     digest = codec.digest(_plain(said))
     lease, group = release.locked(tx, lease_id, token)
@@ -95,7 +95,7 @@ def settle_in(
     work = MemberOutcomes(tx, lease, group, now, jitter, said)
     work.check_members(careful)
     work.bury_the_old()
-    # Who is given back is settled first: an event that does not succeed leaves no effect, whatever it asked for.
+    # First determine which events are released: an event that does not succeed has no effects.
     unsuccessful = work.unsuccessful() if said.event_effects or said.effects else frozenset()
     if said.effects and (unsuccessful or work.has_tail):
         raise UnattributedEffect

@@ -1,4 +1,4 @@
-"""What becomes of the members of a lease in a settle."""
+"""The outcomes of a lease's members in a settle."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from penstock.stores.rows import LeaseRecord, MemberRow, bounds
 
 @dataclass(slots=True)
 class MemberOutcomes:
-    """What becomes of the members of one lease."""
+    """The outcomes of one lease's members."""
 
     tx: Transaction
     lease: LeaseRecord
@@ -46,7 +46,7 @@ class MemberOutcomes:
     released: set[int] = field(default_factory=set)
     known: dict[int, MemberRow] = field(default_factory=dict)
     _listed: Set[int] = field(init=False)
-    _buried_upto: int = 0  # what a range gives back begins behind those that became too old
+    _buried_upto: int = 0  # the released end of a range begins after the members that are too old
 
     def __post_init__(self) -> None:
         self._listed = frozenset(self.lease.offsets or ())
@@ -65,9 +65,9 @@ class MemberOutcomes:
         return self.upto is not None and self.upto < bounds(self.lease)[1]
 
     def check_members(self, careful: bool) -> None:
-        """Every event that is named must be in the lease, and be named once.
+        """Raise `NotInLease` unless every named event is in the lease and named once.
 
-        Those with effects are looked up only where their keys matter: there may be very many of them.
+        Events with effects are looked up only if their keys matter: there may be very many.
         """
         self.failed = {offset: fingerprint.complete(why) for offset, why in self.said.failed.items()}
         self.dead = {offset: fingerprint.complete(why) for offset, why in self.said.dead.items()}
@@ -97,8 +97,10 @@ class MemberOutcomes:
         return low < offset <= high
 
     def _known(self, wanted: set[int], careful: bool) -> dict[int, MemberRow]:
-        """Those of the events that are members. Where nothing has to be known of them, they are not looked up: whether
-        one is not of this stream is seen when its row is written."""
+        """Return those of the events that are members.
+
+        If only their offsets matter, they are not looked up: one of another stream is found when its row is written.
+        """
         lease = self.lease
         if all_alike(self.group, lease) and not careful:
             low, high = bounds(lease)
@@ -109,7 +111,7 @@ class MemberOutcomes:
         return {row.offset: row for row in members_of(self.tx, self.group, lease, offsets=sorted(wanted))}
 
     def bury_the_old(self) -> None:
-        """An unavailable target is nobody's fault, but what has become too old for it ends all the same."""
+        """Make DEAD what has become too old while its target was unavailable."""
         why = self.said.unavailable
         if why is None or self.group.retry.max_age_seconds is None:
             return
@@ -132,16 +134,16 @@ class MemberOutcomes:
                     self._buried_upto = row.offset if row is not end[-1] else bounds(self.lease)[1]
 
     def failures(self) -> list[Failure]:
-        """Everything that went wrong."""
+        """Return all failures."""
         because = [] if self.said.unavailable is None else [self.said.unavailable]
         return [*self.failed.values(), *self.dead.values(), *self.said.suspects.values(), *because]
 
     def unsuccessful(self) -> set[int]:
-        """Every member that is not published, as far as the caller's words tell."""
+        """Return every member that is not published, before effects are applied."""
         return {one.offset for one in self._outcomes()}
 
     def write(self) -> Settled:
-        """Rows for failures and for what is given back, then the unfinished end as one range."""
+        """Write rows for failed and released members, and the unfinished end as one returned range."""
         given = self._outcomes()
         tail = 0
         upto = self.upto
@@ -179,7 +181,7 @@ class MemberOutcomes:
             now=self.now,
         )
         if published != len(rows):
-            raise LeaseLost(f"Rows of lease {self.lease.id} are no longer its own.")
+            raise LeaseLost(f"Lease {self.lease.id} no longer holds all its rows.")
 
     def _outcomes(self) -> list[Given]:
         given = {offset: self._failure(offset, failure) for offset, failure in self.failed.items()}
@@ -193,7 +195,7 @@ class MemberOutcomes:
         return [given[offset] for offset in sorted(given)]
 
     def _blocked(self, given: Mapping[int, Given]) -> list[int]:
-        """An ordered key does not go on behind an event that is not resolved, whatever the caller says."""
+        """Return members that an unresolved event of their key holds back, whatever the caller reports."""
         halts = self.group.halts
         stopped = {offset for offset, one in given.items() if one.fate.state is State.PENDING or halts}
         keys = sorted({key for o in stopped if (key := self.known[o].ordering_key) is not None})

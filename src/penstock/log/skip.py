@@ -12,7 +12,7 @@ _PAGE = 1_000
 
 
 def skip(store: Store, stream: str, group: str, key: str, *, dry_run: bool, by: str | None) -> Moved:
-    """The dead letters of the key stay DEAD, and no longer halt it."""
+    """Let a halted key continue; its dead letters stay DEAD."""
     known, author = checks.required_key(key, "key"), checks.author(by)
     if dry_run:
         return Moved(_halting(store, stream, group, known), dry_run)
@@ -27,7 +27,7 @@ def skip(store: Store, stream: str, group: str, key: str, *, dry_run: bool, by: 
 
 
 def _halting(store: Store, stream: str, group: str, key: str) -> int:
-    """How many dead letters of a key nobody has skipped yet."""
+    """Count the dead letters of a key that were not skipped yet."""
 
     def work(tx: Transaction) -> int:
         count = after = 0

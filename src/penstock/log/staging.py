@@ -1,7 +1,7 @@
-"""Staging: events that many tasks bring, appended by one transaction once all of them are there.
+"""Staging: events from many tasks, appended in one transaction once all of them have arrived.
 
-A task attempt stages its events under an id of its own. The commit names the attempts that count, appends exactly their
-events and notes the writer's batch in the same transaction: whatever else was staged is left over, and dropped.
+A task attempt stages its events under its own id. The commit names the successful attempts, appends exactly their
+events and records the writer's batch in the same transaction; everything else that was staged is dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Staged:
 
 
 class Staging:
-    """One batch of one writer, on its way into a stream."""
+    """One batch of one writer, to be appended to a stream."""
 
     def __init__(self, store: Store, stream: str, writer: str, batch: int) -> None:
         self._store = store
@@ -39,7 +39,7 @@ class Staging:
         self._batch = batch
 
     def stage(self, chunks: Iterable[Sequence[NewEvent]]) -> Staged:
-        """Put the events of one task attempt aside, a chunk in a transaction: nothing is held while a chunk is made."""
+        """Stage the events of one task attempt, one transaction per chunk, so that none stays open while it waits."""
         attempt = uuid7()
         events = 0
         for chunk in chunks:
@@ -57,14 +57,14 @@ class Staging:
     def commit(self, named: Sequence[Staged], *, key: str | None = None) -> bool:
         """Append what these attempts have staged, all of it or nothing; False if it was appended before.
 
-        `key` stands for the writer where the batch is known by another name than its attempts.
+        `key` replaces the writer's name if the batch is recorded under another one than its attempts.
         """
         counting = [one for one in named if one.events]
         done = transact(self._store, lambda tx: commit(tx, self._stream, key or self._writer, self._batch, counting))
         try:
             transact(self._store, lambda tx: drop_leftovers(tx, self._writer, self._batch))
         except PenstockError as error:  # the events are appended; the next commit drops what is left over
-            logger.warning("leftovers of a write stay for now: %s", error)
+            logger.warning("could not drop leftovers of a write; the next commit does: %s", error)
         return done
 
     def abort(self, named: Sequence[Staged]) -> None:
@@ -72,7 +72,7 @@ class Staging:
         transact(self._store, lambda tx: drop(tx, [one.attempt for one in named if one.events]))
 
     def abort_all(self) -> None:
-        """Drop what any attempt has staged for this batch; who is still staging is refused."""
+        """Drop what any attempt has staged for this batch; an attempt that is still staging fails."""
         transact(self._store, lambda tx: drop_leftovers(tx, self._writer, self._batch))
 
 
@@ -80,12 +80,12 @@ class Staging:
 
 
 def begin(tx: Transaction, attempt: uuid.UUID, writer: str, batch: int) -> None:
-    """Announce an attempt, so that what it leaves behind is found."""
+    """Record an attempt, so that its leftovers can be found."""
     tx.run("stage.begin", attempt=attempt, writer=writer, batch=batch, now=tx.now())
 
 
 def stage(tx: Transaction, attempt: uuid.UUID, events: Sequence[NewEvent]) -> None:
-    """Put events aside under an attempt that nobody has given up."""
+    """Stage events under an attempt that was not given up."""
     if not tx.rows("stage.hold", attempts=[attempt]):
         raise StagedLost("This attempt was given up: its write has ended, or it took longer than a day.")
     tx.stage(events, attempt)
@@ -97,7 +97,7 @@ def commit(tx: Transaction, stream: str, writer: str, batch: int, named: Sequenc
     if not tx.run("stage.claim_batch", stream=stream, writer=writer, batch=batch, events=total, now=tx.now()):
         newest = tx.one("stage.newest_batch", stream=stream, writer=writer)
         if newest is not None and newest.batch > batch:
-            raise StaleBatch(f"{writer} brings batch {batch} for {stream!r}, and has appended batch {newest.batch}.")
+            raise StaleBatch(f"{writer} sent batch {batch} for {stream!r} after it had appended batch {newest.batch}.")
         return False
     append(tx, named)
     return True
@@ -115,7 +115,7 @@ def _append(tx: Transaction, staged: Staged) -> None:
     found = tx.one("stage.count", attempt=staged.attempt)
     if found is None or found.events != staged.events:
         there = 0 if found is None else found.events
-        raise StagedLost(f"A task has staged {staged.events:,} events, and {there:,} of them are there.")
+        raise StagedLost(f"A task staged {staged.events:,} events, but {there:,} are left.")
     if tx.run("stage.append", attempt=staged.attempt, now=tx.now()) == staged.events:
         return
     taken = tx.one("stage.taken", attempt=staged.attempt)
@@ -124,14 +124,14 @@ def _append(tx: Transaction, staged: Staged) -> None:
 
 
 def drop(tx: Transaction, attempts: Sequence[uuid.UUID]) -> None:
-    """Forget what these attempts have staged."""
+    """Drop what these attempts have staged."""
     if attempts:
         tx.run("stage.drop_attempts", attempts=list(attempts))
         tx.run("stage.drop_rows", attempts=list(attempts))
 
 
 def drop_leftovers(tx: Transaction, writer: str, batch: int) -> int:
-    """Drop what failed attempts of a finished batch have left, and everybody's leftovers of long ago."""
+    """Drop the leftovers of a finished batch's failed attempts, and old leftovers of any writer."""
     found = tx.rows("stage.leftovers", writer=writer, batch=batch, now=tx.now(), kept_seconds=STAGED_SECONDS)
     drop(tx, [row.attempt for row in found])
     return len(found)

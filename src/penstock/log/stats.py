@@ -16,13 +16,13 @@ from penstock.stores.base import Row, Store, Transaction
 from penstock.stores.rows import CursorRow
 
 Counts = Mapping[str, int]  # per event type
-_LEASES_LOOKED_AT = 64  # of every lane, for the rate
+_LEASES_LOOKED_AT = 64  # of each lane, for the rate
 _FAR_LOOKS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStats:
-    """One stream: how many events it has, up to the horizon."""
+    """The number of events of a stream, up to the horizon."""
 
     stream: str
     events: int
@@ -30,7 +30,7 @@ class StreamStats:
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """One group: deliveries per state, what it has not finished, and how old that is."""
+    """The deliveries of a group per state, its lag, and the age of its oldest unfinished event."""
 
     stream: str
     group: str
@@ -45,12 +45,12 @@ class GroupStats:
     open_leases: int
     published_per_second: float
     lag_is_exact: bool = True
-    unavailable: str | None = None  # what its target said, while its circuit is open
+    unavailable: str | None = None  # the target's error, while the circuit is open
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What `log.stats()` answers."""
+    """The result of `log.stats()`."""
 
     horizon: int
     streams: tuple[StreamStats, ...]
@@ -58,7 +58,7 @@ class Stats:
 
 
 class _Counts:
-    """Events per stream and type: up to the horizon, and up to every offset at which a group's interest changes."""
+    """Events per stream and type: up to the horizon, and up to every offset at which a group's binding changes."""
 
     def __init__(self, tx: Transaction, stream: str | None, horizon: int, changes: Iterable[tuple[str, int]]) -> None:
         self.now: dict[str, dict[str, int]] = defaultdict(dict)
@@ -84,7 +84,7 @@ class _Counts:
         self._at.update(found)
 
     def wanted(self, stream: str, span: Span, offset: int) -> int:
-        """How many events up to an offset the binding's types cover."""
+        """Count the events up to an offset whose type the binding covers."""
         if offset <= 0:
             return 0
         counts = self.now[stream] if offset >= self._horizon else self._at[stream, offset]
@@ -96,7 +96,7 @@ def _edges(group: Group) -> list[int]:
 
 
 def stats(store: Store, stream: str | None = None, group: str | None = None) -> Stats:
-    """Everything at once, or one stream, or one group; nothing is written."""
+    """Return the stats of the log, one stream or one group; nothing is written."""
     return look(store, lambda tx: _stats(tx, stream, group))
 
 
@@ -126,7 +126,7 @@ def _stats(tx: Transaction, stream: str | None, group_name: str | None) -> Stats
 
 
 def _beyond(tx: Transaction, counts: _Counts, group: Group, consumed: int, horizon: int) -> tuple[int, bool]:
-    """Wanted events that no lane's cursor has reached."""
+    """Count the matching events above the lanes' cursors, and say whether the count is exact."""
     if any(span.headers is not None for span in group.spans):
         most = limits.SCAN
         row = tx.one("stats.beyond", stream=group.stream, group_id=group.group_id, upto=horizon, most=most)
@@ -136,7 +136,7 @@ def _beyond(tx: Transaction, counts: _Counts, group: Group, consumed: int, horiz
 
 
 def _population(counts: _Counts, group: Group, upto: int) -> int:
-    """Wanted events from the group's start up to an offset."""
+    """Count the matching events from the group's start up to an offset."""
     total = 0
     for position, span in enumerate(group.spans):
         low, high = group.floor if position == 0 else span.low, min(upto, span.high)
@@ -146,8 +146,10 @@ def _population(counts: _Counts, group: Group, upto: int) -> int:
 
 
 def passed_above(tx: Transaction, group: Group, lanes: Sequence[CursorRow], target: int) -> int | None:
-    """How many events above an offset a group's lanes have passed, from the counts of the log; None where these do not
-    say: a group that filters by header, or a lane that has not come so far."""
+    """Return how many events above an offset a group's lanes have passed, from the tally.
+
+    None if the tally cannot tell: the group filters by header, or a lane has not got that far.
+    """
     cursors = [group.starts[lane.lane] if lane.cursor is None else lane.cursor for lane in lanes]
     if any(span.headers is not None for span in group.spans) or min(cursors) < target:
         return None
@@ -164,7 +166,7 @@ def passed_above(tx: Transaction, group: Group, lanes: Sequence[CursorRow], targ
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What was found about one group."""
+    """What was read about one group."""
 
     group: Group
     fact: Row
@@ -179,7 +181,7 @@ class _Look:
 
     @property
     def untouched(self) -> int:
-        """Beyond the cursors, and without a row."""
+        """Events above the cursors without a row."""
         return self.beyond - self.count("PENDING", "CLAIMED", "PUBLISHED", "DEAD", ahead=True)
 
     def stats(self, oldest: datetime | None, now: datetime) -> GroupStats:
@@ -208,8 +210,10 @@ class _Look:
 
 
 def _oldest(tx: Transaction, looks: list[_Look], horizon: int) -> dict[int, datetime]:
-    """When the oldest event that a group has not finished was created: a row of its own, a member of a range that came
-    back or is in work, or the first it wants beyond the cursor of its lane."""
+    """Return when each group's oldest unfinished event was created.
+
+    It may have a row of its own, be in a returned or claimed range, or be the first match above its lane's cursor.
+    """
     found: dict[int, list[datetime]] = defaultdict(list)
     first = {
         look.group.group_id: min(int(row.first) for row in look.rows if row.state in ("PENDING", "CLAIMED"))
@@ -261,7 +265,7 @@ def _asked(look: _Look, after: int) -> dict[str, object]:
 
 
 def _further(tx: Transaction, look: _Look, after: dict[int, int], horizon: int) -> bool:
-    """Move to where the last look ended; whether there is anything behind it."""
+    """Move to where the last look ended; return whether there is anything after it."""
     group = look.group
     last = tx.one("source.nth", stream=group.stream, low=after[group.group_id], high=horizon, skip=limits.SCAN - 1)
     if last is not None:

@@ -1,4 +1,4 @@
-"""Transactions of the log's own, repeated where the database asks for it."""
+"""The log's own transactions, repeated after conflicts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def transact(store: Store, work: Callable[[Transaction], T], *, write: bool = True) -> T:
-    """Run the work in one transaction."""
+    """Run the work in one transaction, repeated after conflicts."""
 
     def transaction() -> T:
         with store.transaction(write=write) as tx:
@@ -24,15 +24,15 @@ def transact(store: Store, work: Callable[[Transaction], T], *, write: bool = Tr
 
 
 def look(store: Store, work: Callable[[Transaction], T]) -> T:
-    """Run work that only reads, in one transaction that sees the log as it was at one moment."""
+    """Run work that only reads, in one transaction that sees a consistent snapshot."""
     return transact(store, work, write=False)
 
 
 def repeat(work: Callable[[], T]) -> T:
-    """Do something that is a whole transaction, and do it again where the database asks for it."""
+    """Run a whole transaction; retry it if the database reports a conflict, up to `SETTLE_RETRIES` times."""
     for _ in range(limits.SETTLE_RETRIES):
         try:
             return work()
         except Conflict as error:
-            asked = error
-    raise StoreBusy(f"The database kept asking to try again: {asked}.") from asked
+            conflict = error
+    raise StoreBusy(f"The database kept reporting conflicts: {conflict}.") from conflict

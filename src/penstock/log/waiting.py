@@ -11,12 +11,12 @@ from penstock.core.group import Group
 from penstock.errors import IllegalTransition, InFlight, UnknownEvent
 from penstock.stores.base import Row, Transaction
 
-# What is known of a delivery without a row, and goes into the row that it gets.
+# What is known about a delivery without a row and is copied into its new row.
 _SEEN = ("offset", "attempts", "earlier_attempts", "replays", "last_error", "error_code", "error_type", "fingerprint")
 
 
 def find(tx: Transaction, group: Group, ids: Sequence[uuid.UUID], what: str) -> list[Row]:
-    """The deliveries with these ids; refused unless every one of them is PENDING, and can be killed or rescheduled."""
+    """Return the deliveries with these ids; raise unless all of them are PENDING."""
     rows = tx.rows("operate.find", group_id=group.group_id, stream=group.stream, ids=list(ids))
     found = {row.event_id: row for row in rows}
     for one in ids:
@@ -25,7 +25,7 @@ def find(tx: Transaction, group: Group, ids: Sequence[uuid.UUID], what: str) -> 
 
 
 def with_rows(tx: Transaction, group: Group, found: Sequence[Row], now: datetime) -> list[int]:
-    """Their offsets; each has a row of its own from now on."""
+    """Give each delivery a row of its own; returns their offsets."""
     new = [row for row in found if not row.has_row]
     if new:
         tx.run(

@@ -1,5 +1,5 @@
-"""What you need to test code that uses Penstock: handlers called inline, a harness for apps, a virtual clock, crash
-points, history checkers."""
+"""Tools to test code that uses Penstock: run a handler inline, a harness for apps, a virtual clock, crash points,
+history checkers."""
 
 from penstock.testing.clock import VirtualClock
 from penstock.testing.crash import CrashPoint, StatementCounter

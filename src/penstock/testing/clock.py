@@ -1,4 +1,4 @@
-"""A clock that moves only when it is told to."""
+"""A clock that moves only when a test advances it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class VirtualClock:
-    """Give it to `penstock.open(url, clock=…)`: the log then takes its time from here, and not from its database.
+    """A clock for `penstock.open(url, clock=…)`; it replaces the database's time.
 
     >>> clock = VirtualClock()
     >>> clock.advance(60) - clock.start
@@ -18,10 +18,10 @@ class VirtualClock:
         self._now = start
 
     def now(self) -> datetime:
-        """The time it was set to."""
+        """Return the current virtual time."""
         return self._now
 
     def advance(self, seconds: float) -> datetime:
-        """Let time pass; returns the new time."""
+        """Move the clock forward; returns the new time."""
         self._now += timedelta(seconds=seconds)
         return self._now

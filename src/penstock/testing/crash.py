@@ -1,6 +1,6 @@
-"""Crash points: every SQL statement of the store is a place where the process may die.
+"""Crash points: a process may die before or after every SQL statement of the store.
 
-Give one of these to `penstock.open(url, hook=…)` in the process that is to die.
+Pass one of these to `penstock.open(url, hook=…)` in the process that should die.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import signal
 
 
 class StatementCounter:
-    """Counts statements and remembers their names, to learn how many crash points an operation has."""
+    """A hook that records the names of all statements, to find how many crash points an operation has."""
 
     def __init__(self) -> None:
         self.blocks: list[str] = []
@@ -20,12 +20,12 @@ class StatementCounter:
             self.blocks.append(block)
 
     def reset(self) -> None:
-        """Forget what was counted."""
+        """Clear the recorded names."""
         self.blocks.clear()
 
 
 class CrashPoint:
-    """Kills its own process with SIGKILL before or after the n-th statement (counted from 1) once it is armed."""
+    """A hook that, once armed, kills its process with SIGKILL before or after the n-th statement, counted from 1."""
 
     def __init__(self, when: str, number: int) -> None:
         if when not in ("before", "after"):
@@ -36,7 +36,7 @@ class CrashPoint:
         self._seen = 0
 
     def arm(self) -> None:
-        """Count from here on."""
+        """Start counting."""
         self.armed = True
 
     def __call__(self, when: str, block: str) -> None:

@@ -17,15 +17,15 @@ from penstock.log.lease import Lease
 from penstock.log.log import Log
 from penstock.testing.inline import InlineHandlers
 
-_LEASE = 1_000  # events; the time limit is looked at between two leases
+_LEASE = 1_000  # events; the time limit is checked between two leases
 
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What a drain did. An event that came several times counts each time; `released` ones were given back unblamed."""
+    """What a drain did. An event delivered several times counts each time; `released` events count no failure."""
 
     published: int = 0
-    failed: int = 0  # and to be tried again
+    failed: int = 0  # to be retried
     dead: int = 0
     released: int = 0
     exceptions: tuple[BaseException, ...] = field(
@@ -35,7 +35,7 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """What came of one lease."""
+    """The result of one lease."""
 
     settled: Settled
     raised: list[BaseException]
@@ -43,7 +43,7 @@ class Worked:
 
 
 class InlineWorker:
-    """Works for one group, a lease at a time."""
+    """A worker for one group that handles one lease at a time."""
 
     def __init__(self, log: Log, subscription: Subscription, claimed_by: str) -> None:
         self._log = log
@@ -53,12 +53,12 @@ class InlineWorker:
         self.subscription = subscription
 
     def claim(self) -> Lease | None:
-        """A lease, if anything is due now."""
+        """Claim a lease; None if nothing is due now."""
         one = self.subscription
         return self._log.claim(one.stream, one.group, limit=self._limit, claimed_by=self._claimed_by)
 
     def work(self, lease: Lease) -> Worked:
-        """Handle and settle; whatever goes wrong beside the handlers, the lease is given back."""
+        """Handle and settle a lease; release it if anything but a handler fails."""
         work = Work(lease.events, lease.token, self._handlers.marks)
         try:
             if self.subscription.keyed and any(key is not None for key in lease.events.ordering_keys):
@@ -70,7 +70,7 @@ class InlineWorker:
                 work.unavailable is not None,
             )
         except BaseException:
-            with suppress(PenstockError):  # it may be lost; what went wrong first is what the test should see
+            with suppress(PenstockError):  # it may be lost; the test should see the first error
                 lease.release()
             raise
 
@@ -78,19 +78,19 @@ class InlineWorker:
         try:
             return settling.settle()
         except (LeaseLost, *AWAY):
-            raise  # nothing that an event could be blamed for
+            raise  # not caused by an event
         except Exception as error:
-            self._limit = 1  # from here on one at a time, so that the one that makes it impossible is alone with it
+            self._limit = 1  # from now on one event at a time, so that the one that cannot be settled is alone
             raised.append(error)
             return settling.give_up(error)
 
     def close(self) -> None:
-        """Give the event loop back."""
+        """Close the event loop."""
         self._handlers.close()
 
 
 def drain(workers: Iterable[InlineWorker], most_seconds: float) -> Drained:
-    """Round after round, because groups emit to each other, until one finds nothing to do."""
+    """Work in rounds, because groups emit to each other, until a round finds nothing to do."""
     give_up = time.monotonic() + most_seconds
     reachable = list(workers)
     done: list[Worked] = []

@@ -1,4 +1,4 @@
-"""An event that a handler emitted, in the form in which a test compares it."""
+"""An emitted event in a form that tests can compare."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.core.event import NewEvent
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """An emitted event, its payload decoded; equal to another one whatever their ids.
+    """An emitted event with its payload decoded; comparison ignores the id.
 
     >>> Emitted("alerts", {"order": 7}, type="alert.raised", event_id=uuid.uuid4()) == Emitted(
     ...     "alerts", {"order": 7}, type="alert.raised"
@@ -26,7 +26,7 @@ class Emitted:
     """
 
     stream: str
-    payload: Any  # bytes where the content type is not JSON
+    payload: Any  # bytes if the content type is not JSON
     type: str
     ordering_key: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Emitted:
 
 
 def of_new(new: NewEvent) -> Emitted:
-    """One that waits for its settle."""
+    """Convert an event that is not settled yet."""
     return Emitted(
         new.stream,
         _decoded(new.payload, new.content_type),
@@ -54,7 +54,7 @@ def of_new(new: NewEvent) -> Emitted:
 
 
 def of_stored(event: Event) -> Emitted:
-    """One that is in the log."""
+    """Convert an event of the log."""
     return Emitted(
         event.stream,
         _decoded(event.payload, event.content_type),
@@ -70,7 +70,7 @@ def of_stored(event: Event) -> Emitted:
 
 
 def _decoded(payload: bytes, content_type: str) -> Any:
-    """The bytes themselves where they are not JSON, or only say that they are."""
+    """Decode JSON; return the bytes if they are not JSON, whatever their content type claims."""
     if content_type != codec.JSON and not content_type.endswith("+json"):
         return bytes(payload)
     try:

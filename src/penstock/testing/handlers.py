@@ -1,4 +1,4 @@
-"""One handler, one event, no database: what came of it, and what the handler asked for."""
+"""Run one handler on one event without a database; return its outcome and effects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLAIMED_BY = "test"
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """What a handler did with one event. A handler that did not succeed left no effects."""
+    """What a handler did with one event. If it did not succeed, there are no effects."""
 
     outcome: Literal["done", "failed", "dead", "unavailable"]
     error: Failure | None = None
@@ -62,11 +62,11 @@ def run_handler(
     batch: bool = False,
     clock: Clock | None = None,
 ) -> Handled:
-    """Call a handler on one event as the engine does, without a database: effects are recorded and go nowhere.
+    """Call a handler on one event as the engine does, without a database: effects are only recorded.
 
-    `payload` may also be an `Event`, or a delivery as `log.delivery` returns it, which is then tried once more; the
-    fields of the event are then its own. `state` is what the event's key has before. A handler that is declared with
-    `batch=` is called with a list of this one event if `batch` is true.
+    `payload` may also be an `Event`, or a delivery as returned by `log.delivery`, which is then retried with its own
+    fields. `state` is the state of the event's key before the call. Set `batch` for a handler that is declared with
+    `batch=`: it is called with a list of this one event.
 
     >>> def screen(event, ctx):
     ...     ctx.emit("alerts", {"order": event.json()["id"]}, type="alert.raised")
@@ -105,7 +105,7 @@ def run_handler(
 
 
 def _new(payload: Any, given: Mapping[str, Any], now: datetime) -> Events:
-    """An event made from what the caller says, checked like one that is appended."""
+    """Make an event from the caller's fields, with the checks of an append."""
     fields = {name: given[name] for name in given.keys() & new_events.FIELDS}
     new, _ = new_events.one(given.get("stream", "test"), {"type": "test", **fields, "payload": payload})
     created_at = check_time(given.get("created_at", now), "created_at")
@@ -115,10 +115,10 @@ def _new(payload: Any, given: Mapping[str, Any], now: datetime) -> Events:
 
 
 def _stored(event: Event | DeliveryRecord, given: Mapping[str, Any], now: datetime) -> Events:
-    """An event that is in a log, at its next attempt (an event of a lease: at this one)."""
+    """Make the next attempt of a stored event (of an event of a lease: its current attempt)."""
     if given:
-        raise InvalidInput(f"An event brings its own {', '.join(sorted(given))}; pass its payload to change anything.")
-    fields = {  # back into the form in which they are stored
+        raise InvalidInput(f"An event has its own {', '.join(sorted(given))}; pass its payload to change anything.")
+    fields = {
         "payload": bytes(event.payload),
         "type": event.event_type,
         "event_id": event.event_id,
@@ -143,7 +143,7 @@ def _claimed(
     retries: tuple[int, int, str | None, int, int],
     now: datetime,
 ) -> Events:
-    """The event as a store hands it out: `stored` is its offset and time, `retries` as in `Events.retries`."""
+    """Make the event as a claim returns it: `stored` is its offset and time, `retries` as in `Events.retries`."""
     offset, created_at = stored
     row = (
         offset,
@@ -166,9 +166,9 @@ def _known(state: Mapping[str, Any] | None, key: str | None) -> LeaseState:
     if not state:
         return LeaseState()
     if key is None:
-        raise StateNeedsKey("state belongs to an ordering key, and the event has none.")
+        raise StateNeedsKey("state needs an ordering key, and the event has none.")
     if not isinstance(state, Mapping):
-        raise InvalidInput("state maps names to values, those of the event's own key.")
+        raise InvalidInput("state must map names to values of the event's own key.")
     for name in state:
         check_key(name, "state name")
     return LeaseState({key: state})

@@ -1,4 +1,4 @@
-"""An app on a log of its own: append, drain the groups inline, and look at what came of it."""
+"""Run an app on its own log: append, drain the groups inline, and inspect the result."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from penstock.testing.draining import Drained, InlineWorker
 from penstock.testing.emitted import Emitted, of_stored
 
 _NAME = "harness"
-_ALL = 1_000_000  # events or deliveries that a test can look at
+_ALL = 1_000_000  # the most events or deliveries that a test can inspect
 _OUTSIDE = "A harness has a log only inside its block: with Harness(app) as harness: …"
 
 
 class Harness:
-    """Gives an app a log of its own for one test: a temporary SQLite file, or `url`, on a virtual clock.
+    """A log for one test of an app: a temporary SQLite file, or `url`, on a virtual clock.
 
-    Inside the block `app.open()` opens that log, too. With `url` name an empty database: what is there stays there.
+    Inside the block `app.open()` opens that log, too. `url` should name an empty database: nothing is removed from it.
 
     >>> app = App(name="shop")
     >>> @app.subscribe("orders", group="fraud")
@@ -55,7 +55,7 @@ class Harness:
 
     def __enter__(self) -> Harness:
         if self._log is not None:
-            raise InvalidInput("This harness is in use already; make another one.")
+            raise InvalidInput("This harness is already in use; create another one.")
         subscriptions = self.app.chosen()
         with ExitStack() as stack:
             url = self._url
@@ -83,53 +83,54 @@ class Harness:
 
     @property
     def log(self) -> Log:
-        """The log, for everything that has no short form here."""
+        """The log, for everything that the harness has no method for."""
         if self._log is None:
             raise InvalidInput(_OUTSIDE)
         return self._log
 
     @property
     def url(self) -> str:
-        """Where the log is, for connections of the test's own."""
+        """The URL of the log, for the test's own connections."""
         return self.log.store.url
 
     def append(self, stream: str, payload: Any, *, type: str = "test", **fields: Any) -> Appended:
-        """Append one event, with any field of `log.append`; `emitted` leaves it out."""
+        """Append one event, with any field of `log.append`; `emitted` does not list it."""
         done = self.log.append(stream, payload, type=type, **fields)
         if not done.duplicate:
             self._appended.add(done.event_id)
         return done
 
     def drain(self, group: str | None = None, *, stream: str | None = None, most_seconds: float = 30.0) -> Drained:
-        """Work on the group, or on all groups until everything that they emit to each other is handled, too.
+        """Handle everything that is due now, in the calling thread: of one group, or of all groups including what they
+        emit to each other.
 
-        Everything that is due now is done, in the calling thread; what waits for the clock goes on waiting. A group
-        whose target is `Unavailable` is left alone until the next call. `TimeoutError` if it finds no end.
+        Events that wait for the clock keep waiting. A group whose target is `Unavailable` is skipped until the next
+        call. Raises `TimeoutError` if there is still work after `most_seconds`.
         """
         workers = self._named(group, stream)
         if not self._draining.acquire(blocking=False):
-            raise InvalidInput("A drain is running already; neither a handler nor another thread can start a second.")
+            raise InvalidInput("A drain is already running; neither a handler nor another thread can start a second.")
         try:
             return draining.drain(workers, most_seconds)
         finally:
             self._draining.release()
 
     def emitted(self, stream: str) -> list[Emitted]:
-        """What the stream got since the block began, in order, without what the test appended itself."""
+        """Return what was appended to the stream since the block began, in order, without the test's own appends."""
         events = self.log.read(stream, after=self._began_at, limit=_ALL)
         return [of_stored(event) for event in events if event.event_id not in self._appended]
 
     def deliveries(self, group: str, *, stream: str | None = None, state: str | None = None) -> list[DeliveryRecord]:
-        """The group's deliveries in offset order."""
+        """Return the group's deliveries in offset order."""
         one = self._only(group, stream)
         return self.log.deliveries(one.stream, one.group, state=state, limit=_ALL)
 
     def dead(self, group: str, *, stream: str | None = None) -> list[DeliveryRecord]:
-        """The group's dead letters in offset order."""
+        """Return the group's dead letters in offset order."""
         return self.deliveries(group, stream=stream, state="DEAD")
 
     def state(self, group: str, key: str, *, stream: str | None = None) -> dict[str, Any]:
-        """The state of one ordering key in the group, as of now."""
+        """Return the current state of one ordering key in the group."""
         one = self._only(group, stream)
         return self.log.state(one.stream, one.group, key)
 
@@ -151,5 +152,5 @@ class Harness:
         found = [worker.subscription for worker in self._named(group, stream)]
         if len(found) > 1:
             streams = ", ".join(sorted(one.stream for one in found))
-            raise InvalidInput(f"The group {group!r} reads {streams}: say which one with stream=….")
+            raise InvalidInput(f"The group {group!r} reads {streams}: select one with stream=….")
         return found[0]

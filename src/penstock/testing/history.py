@@ -1,7 +1,7 @@
-"""History checkers: what workers saw, held against what must never happen.
+"""History checkers: find violations of the guarantees in what workers saw.
 
-Record what was appended, claimed, settled and done; `check` names every violation: lost and unexpected deliveries,
-duplicated effects, two holders of one event, order per key, attempts that are not claims, and work left undone.
+Record what was appended, claimed, settled and done; `check` returns every violation: lost and unexpected deliveries,
+duplicated effects, two holders of one event, wrong order per key, wrong attempt counts, and unfinished work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that must never happen, and did."""
+    """One violation of a guarantee."""
 
     kind: str
     detail: str
@@ -47,31 +47,31 @@ class History:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def append(self, event_id: Any, offset: int, key: str | None = None) -> None:
-        """The log acknowledged this event."""
+        """Record that the log acknowledged this event."""
         with self._lock:
             self.appended[event_id] = (offset, key)
 
     def hold(self, lease: int, worker: str, begin: datetime, end: datetime, attempts: Mapping[Any, int]) -> None:
-        """A worker held these events from one time to another."""
+        """Record that a worker held these events from `begin` to `end`."""
         with self._lock:
             self.holdings.append(Holding(lease, worker, begin, end, dict(attempts)))
 
     def succeed(self, event_ids: Iterable[Any]) -> None:
-        """A settle that published these events committed."""
+        """Record that a settle that published these events committed."""
         with self._lock:
             self.successes.extend(event_ids)
 
     def effect(self, event_id: Any) -> None:
-        """An effect of this event was found in the database."""
+        """Record that an effect of this event was found in the database."""
         with self._lock:
             self.effects[event_id] += 1
 
     def end(self, states: Mapping[Any, str]) -> None:
-        """The state of every delivery after the last fault."""
+        """Record the state of every delivery after the last fault."""
         self.final = dict(states)
 
     def check(self) -> list[Violation]:
-        """Every violation; an empty list is what you want."""
+        """Return every violation; an empty list if there is none."""
         return [
             *self._lost_and_unexpected(),
             *self._duplicated_effects(),
@@ -83,7 +83,7 @@ class History:
 
     def _lost_and_unexpected(self) -> Iterable[Violation]:
         for event_id in self.appended.keys() - self.final.keys():
-            yield Violation("lost", f"{event_id} was acknowledged and is gone")
+            yield Violation("lost", f"{event_id} was acknowledged and is missing")
         seen = self.final.keys() | {one for holding in self.holdings for one in holding.attempts}
         for event_id in seen - self.appended.keys():
             yield Violation("unexpected", f"{event_id} was never appended")
@@ -119,7 +119,7 @@ class History:
                 continue
             seen.add(event_id)
             if offset < highest.get(key, 0):
-                yield Violation("order", f"{event_id} of {key!r} first succeeded behind offset {highest[key]}")
+                yield Violation("order", f"{event_id} of {key!r} first succeeded after offset {highest[key]}")
             highest[key] = max(offset, highest.get(key, 0))
 
     def _attempts(self) -> Iterable[Violation]:

@@ -1,4 +1,4 @@
-"""Handlers called right here through the engine's own code, with nothing lost of what they raise."""
+"""Run handlers in the calling thread through the engine's own code, and keep the exceptions they raise."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from penstock.errors import InvalidInput
 
 
 class InlineHandlers:
-    """The handlers of one group in the calling thread, one event at a time, whatever isolation they declare."""
+    """The handlers of one group, run in the calling thread one event at a time, whatever isolation they declare."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._raised: list[BaseException] = []
         self._escaped: BaseException | None = None
         self._is_async = any(handler.is_async for handler in subscription.handlers)
-        # One at a time: a test wants the same order every time.
+        # One at a time, so that the order is the same in every run of a test.
         policy = replace(subscription.policy, isolation="inline", concurrency=1)
         handlers = [self._listening(handler) for handler in subscription.handlers]
         self._executor = Inline(replace(subscription, policy=policy, handlers=handlers))
         self.marks = self._executor.marks
 
     def run(self, work: Work) -> list[BaseException]:
-        """Run all of it; returns what handlers raised, which the engine keeps in words only."""
+        """Run all events; returns the exceptions that handlers raised, of which the engine keeps only the text."""
         if self._is_async and _loop_is_running():
             raise InvalidInput(
-                "An async handler gets an event loop of its own, and this thread is running one already: "
+                "An async handler needs its own event loop, and this thread is already running one: "
                 "await asyncio.to_thread(…) around this call."
             )
         self._raised, self._escaped = [], None
@@ -41,11 +41,11 @@ class InlineHandlers:
         return self._raised
 
     def close(self) -> None:
-        """Give the event loop back."""
+        """Close the event loop."""
         if not self._is_async or not _loop_is_running():
             self._executor.stop()
             return
-        with ThreadPoolExecutor(1) as elsewhere:  # no loop is closed in a thread that runs another one
+        with ThreadPoolExecutor(1) as elsewhere:  # a loop cannot be closed in a thread that runs another one
             elsewhere.submit(self._executor.stop).result()
 
     def _listening(self, handler: Handler) -> Handler:
@@ -78,11 +78,11 @@ class InlineHandlers:
 
     def _heard(self, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):
-            return  # its time was up, and the engine says so
+            return  # the handler timed out, and the engine reports that
         if isinstance(error, Exception | SystemExit):
             self._raised.append(error)
         else:
-            # Ctrl-C, or a test framework that ends the test: the engine would take it for an outcome of the event.
+            # Ctrl-C, or a test framework that ends the test: the engine would treat it as the outcome of the event.
             self._escaped = error
 
     def _go_on(self) -> None:

@@ -1,4 +1,4 @@
-"""Where a check works: a scratch log on a virtual clock, a stream of its own for every clause, and plain SQL."""
+"""The environment of a check: a scratch log on a virtual clock, one stream per clause, and plain SQL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROMPT = Retry(base_seconds=0, jitter=0)  # a failed event is due at once
 
 
 class Bench:
-    """One scratch log for all checks of a run. `begin` gives the next check a stream that nobody has used."""
+    """One scratch log for all checks of a run. `begin` gives the next check a new stream."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -35,12 +35,12 @@ class Bench:
         self._raw: Any = None
 
     def begin(self, name: str) -> None:
-        """The next check starts on a stream of its own."""
+        """Start the next check on its own stream."""
         self._checks += 1
         self.stream = f"clause-{name}-{self._checks}"
 
     def close(self) -> None:
-        """Close the log; the scratch schema is removed by whoever made it."""
+        """Close the log; whoever created the scratch schema removes it."""
         if self._raw is not None:
             self._raw.close()
         self.log.close()
@@ -57,27 +57,27 @@ class Bench:
         self.log.create_group(self.stream, name, **{"retry": PROMPT, **settings})
 
     def claim(self, by: str = "relay-1", group: str = "g", limit: int = 100) -> Lease:
-        """A lease; the check fails where there is nothing to claim."""
+        """Claim a lease; the check fails if there is nothing to claim."""
         lease = self.try_claim(by, group, limit)
         assert lease is not None, "nothing was claimable"
         return lease
 
     def try_claim(self, by: str = "relay-1", group: str = "g", limit: int = 100) -> Lease | None:
-        """A lease, or None."""
+        """Claim a lease, or return None."""
         return self.log.claim(self.stream, group, limit=limit, claimed_by=by)
 
     def fail(self, times: int, group: str = "g", error: Any = "boom") -> None:
-        """Claim and fail whatever is due, so many times in a row."""
+        """Claim and fail whatever is due, `times` times in a row."""
         for _ in range(times):
             lease = self.claim(group=group)
             lease.settle(failed={event.event_id: error for event in lease.events})
 
     def of(self, event_id: UUID, group: str = "g") -> DeliveryRecord:
-        """The delivery of an event to a group."""
+        """Return the delivery of an event to a group."""
         return self.log.delivery(self.stream, group, event_id)
 
     def published_as_row(self) -> UUID:
-        """An event that failed once and succeeded then, so that its delivery has a row of its own."""
+        """Publish an event after one failure, so that its delivery has a row of its own."""
         event = self.append()
         self.group()
         self.fail(1)
@@ -86,13 +86,13 @@ class Bench:
         return event
 
     def expire(self, lease: Lease) -> None:
-        """Let time pass until a lease has expired, and take back what it held."""
+        """Advance the clock until a lease has expired, and reap it."""
         self.clock.advance((lease.expires_at - self.clock.now()).total_seconds())
         self.log.reap()
 
     @contextmanager
     def running(self, app: App) -> Iterator[Harness]:
-        """The app on this log; its handlers are called when the harness drains."""
+        """Run the app on this log; its handlers are called when the harness drains."""
         with Harness(app, url=self.url, clock=self.clock) as harness:
             yield harness
 
@@ -108,7 +108,7 @@ class Bench:
         return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
     def refused(self, statement: str, *params: Any) -> None:
-        """The database must refuse the statement."""
+        """Fail unless the database refuses the statement."""
         try:
             self.sql(statement, *params)
         except self._refusal:
@@ -142,7 +142,7 @@ def _connect(log: Log, url: str) -> Any:
 
 @contextmanager
 def bench(url: str) -> Iterator[Bench]:
-    """A bench on a scratch log beside the one that `url` names; it leaves nothing behind."""
+    """Create a bench on a scratch log in the database of `url`, and remove it afterwards."""
     with ExitStack() as stack:
         made = Bench(stack.enter_context(scratch_log(url)))
         stack.callback(made.close)
@@ -150,7 +150,7 @@ def bench(url: str) -> Iterator[Bench]:
 
 
 def guarantees() -> str:
-    """The page that documents what is promised, with conditions, limits and failure modes."""
+    """Return the page that documents the guarantees with their conditions, limits and failure modes."""
     packaged = files("penstock.testing.clauses").joinpath("guarantees.md")
     if packaged.is_file():
         return packaged.read_text(encoding="utf-8")
@@ -158,7 +158,7 @@ def guarantees() -> str:
 
 
 def refuses(error: type[Exception], call: Callable[[], Any]) -> None:
-    """The call must raise this error."""
+    """Fail unless the call raises this error."""
     try:
         call()
     except error:
@@ -167,7 +167,7 @@ def refuses(error: type[Exception], call: Callable[[], Any]) -> None:
 
 
 def immutable(b: Bench, column: str, value: object) -> None:
-    """Neither the event nor its delivery lets the column change."""
+    """Check that the column cannot be changed, neither of the event nor of its delivery."""
     event = b.published_as_row()
     b.refused(f"update penstock.events set {column} = %s where stream = %s", value, b.stream)
     if column in ("event_id", "event_type", "ordering_key"):

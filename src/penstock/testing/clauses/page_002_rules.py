@@ -151,7 +151,7 @@ def transitions_follow(b: Bench) -> None:
 
 
 def _invariant(b: Bench, column: str, state: str) -> None:
-    """The column is set in this state and in no other, and the database holds it."""
+    """Check that the column is set in this state and in no other, and that the database enforces it."""
     dead, retried = b.append(), b.append()
     for _ in range(2):
         b.append()
@@ -215,7 +215,7 @@ def effects_exactly_once(b: Bench) -> None:
     emitted = f"{b.stream}-out"
     said = {event: {"state": {"k": {"seen": 1}}, "emit": [{"stream": emitted, "payload": {"n": 1}, "type": "t"}]}}
     lease.settle(effects=said)
-    lease.settle(effects=said)  # the answer was lost: say it again
+    lease.settle(effects=said)  # the answer was lost: repeat the settle
     assert len(b.log.read(emitted)) == 1 and b.log.state(b.stream, "g", "k") == {"seen": 1}
 
 

@@ -38,7 +38,7 @@ def clause(id: str, text: str) -> Callable[[Check], Check]:
 
 @cache
 def clauses() -> tuple[Clause, ...]:
-    """All clauses, page by page."""
+    """Return all clauses, page by page."""
     for page in PAGES:
         importlib.import_module(f"penstock.testing.clauses.{page}")
     return tuple(sorted(_known.values(), key=lambda one: (one.id[:3], int(one.id[4:]))))

@@ -1,4 +1,4 @@
-"""Run every clause's check and say what came of it."""
+"""Run every clause's check and report the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.testing.clauses.registry import clauses
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one clause: it holds, or why not."""
+    """The result of one clause: whether it holds, or why not."""
 
     id: str
     text: str
@@ -23,7 +23,7 @@ class Result:
 
 
 def run(url: str, page: str | None = None) -> Iterator[Result]:
-    """Check all clauses, or those of one page ("000"), against a scratch log beside the one that `url` names."""
+    """Check all clauses, or those of one page ("000"), against a scratch log in the database of `url`."""
     with bench(url) as made:
         for one in clauses():
             if page is not None and not one.id.startswith(f"{page}-"):

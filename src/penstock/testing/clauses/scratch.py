@@ -1,4 +1,4 @@
-"""A place for a log that nobody uses: a schema of its own on PostgreSQL, a file of its own for SQLite."""
+"""A scratch log: its own schema on PostgreSQL, its own file for SQLite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 @contextmanager
 def scratch_log(url: str) -> Iterator[str]:
-    """The URL of an empty log in the same database; removed afterwards, whatever happened in between."""
+    """Yield the URL of an empty log in the same database, and remove it afterwards in any case."""
     if urlsplit(url).scheme == "sqlite":
         with TemporaryDirectory(prefix="penstock-conformance-") as folder:
             yield f"sqlite:///{folder}/scratch.db"

@@ -1,7 +1,7 @@
-"""The executable model: one group over one stream, event by event, with no index, range trick or SQL.
+"""The executable model: one group over one stream, event by event, without indexes, ranges or SQL.
 
-The stores are checked against it command by command. It is slow and plain on purpose: where a store keeps a range,
-the model keeps every event, and asks of each where it is.
+The stores are checked against it command by command. It is slow and simple on purpose: where a store keeps a range,
+the model keeps every event.
 """
 
 from penstock.testing.model.operate import GroupModel

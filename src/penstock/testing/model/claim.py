@@ -17,14 +17,14 @@ class Claiming(GroupState):
     """One lease of one kind at a time."""
 
     def claim(self, limit: int, claimed_by: str) -> ModelLease | None:
-        """One lease of one kind, or None."""
+        """Claim one lease, or return None."""
         if limit == 0:
             return None
         self.reap()
         if self.paused:
             return None
         lease = self._claim_some_lane(limit, claimed_by)
-        while lease is not None and not lease.members:  # a stretch without a member was passed
+        while lease is not None and not lease.members:  # the range held no matching event
             lease = self._claim_some_lane(limit, claimed_by)
         return lease
 
@@ -57,7 +57,7 @@ class Claiming(GroupState):
         return self._claim_rows(lane, due_rows, claimed_by) if due_rows else None
 
     def _ripe(self, due: list[int], limit: int) -> bool:
-        """Whether rows go before the next range: a full lease of them, or one that has waited long enough."""
+        """Return whether rows come before the next range: they fill a lease, or have waited long enough."""
         waited = self.now - self.rows[due[0]].available_at
         return len(due) >= min(limit, limits.ROWS_PER_LEASE) or waited >= timedelta(seconds=limits.ROWS_WAIT_SECONDS)
 
@@ -142,8 +142,7 @@ class Claiming(GroupState):
         return lease
 
     def _ordered_candidates(self, mine: Mapping[int, ModelRow]) -> list[int]:
-        """Rows whose turn it is: from the lowest unresolved one of their key, ending before the first that is not due
-        or is of another part."""
+        """Return the rows of each key from its lowest unresolved one up to the first not due or of another part."""
         stopped: set[str] = set()
         parts: dict[str, int | None] = {}
         candidates: list[int] = []
@@ -187,5 +186,5 @@ class Claiming(GroupState):
         return lease
 
     def reap(self) -> int:
-        """Take back what expired; the rules of settle know how."""
+        """Take back expired leases; see `Settling.reap`."""
         raise NotImplementedError

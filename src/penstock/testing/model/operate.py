@@ -1,4 +1,4 @@
-"""The model's rules for what operators do; the whole model."""
+"""The model's rules for operators' actions; the complete model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GroupModel(Settling):
     """The rules of claim, settle, reap, release, rewind and lanes, for one group."""
 
     def rewind(self, target: int) -> None:
-        """End all leases, forget the rows above the target, and put everything above it back."""
+        """End all leases, drop the rows above the target, and put everything above it back."""
         for lease in self.open_leases():
             self._give_back(lease, LeaseOutcome.REWOUND)
         self.rewinds += 1
@@ -37,7 +37,7 @@ class GroupModel(Settling):
         self.returned = kept + again
 
     def double_lanes(self) -> None:
-        """Each lane becomes two, which inherit its cursor and its returned ranges."""
+        """Split each lane in two, which inherit its cursor and its returned ranges."""
         if self.open_leases():
             raise InFlight
         cursors = {lane: self.cursor(lane) for lane in range(self.lanes)}
@@ -84,7 +84,7 @@ class GroupModel(Settling):
         return self.rows[offset]
 
     def skip(self, key: str) -> None:
-        """Let a halted key go on."""
+        """Let a halted key continue."""
         for offset, row in self.rows.items():
             if row.state is State.DEAD and self.events[offset - 1].key == key:
                 row.reason = Reason.SKIPPED

@@ -17,10 +17,10 @@ from penstock.testing.model.state import ModelLease, ModelReturned, ModelRow
 
 @dataclass
 class Settling(Claiming):
-    """What becomes of the members of a lease."""
+    """The rules for the members of a lease that ends."""
 
     def holder(self, lease_id: int) -> ModelLease:
-        """The open lease, or `LeaseLost`."""
+        """Return the open lease; raise `LeaseLost` if it has ended or expired."""
         lease = self.leases[lease_id]
         if lease.outcome is not None or lease.expires_at <= self.now:
             raise LeaseLost
@@ -37,9 +37,11 @@ class Settling(Claiming):
         suspects: Iterable[int] = (),
         effects: Iterable[int] = (),
     ) -> tuple[int, int, int, int]:
-        """Returns (published, failed, dead, released); the released end comes back after the delay. Those that `died`
-        failed by taking their process down; of the `suspects` one did, and nobody knows which. Those with `effects`
-        have them if, and only if, they succeed."""
+        """Settle a lease; returns (published, failed, dead, released).
+
+        The released end comes back after the delay. Each event in `died` killed its process; of the `suspects` one
+        did, unknown which. Events in `effects` have effects if, and only if, they succeed.
+        """
         lease = self.holder(lease_id)
         failing, burying, releasing = {*failed, *died}, set(dead), set(released)
         parts = suspect_parts(lease.id, [*suspects]) | {offset: alone(offset) for offset in died}
@@ -129,7 +131,7 @@ class Settling(Claiming):
         row.part = None if state is State.DEAD else part_after(row.part, part, failures=failures)
 
     def release(self, lease_id: int) -> None:
-        """Everything goes back, unblamed and due at once."""
+        """Give everything back, due at once and without a failure."""
         self._give_back(self.holder(lease_id), LeaseOutcome.RELEASED)
 
     def _give_back(self, lease: ModelLease, outcome: LeaseOutcome) -> None:
@@ -148,7 +150,7 @@ class Settling(Claiming):
     # --- reap ----------------------------------------------------------------------------------------------------
 
     def reap(self) -> int:
-        """Take back what expired: ranges in pieces, lists in parts, a lone event as a failure."""
+        """Take back expired leases: ranges in pieces, lists in parts, a single event as a failure."""
         expired = [lease for lease in self.open_leases() if lease.expires_at <= self.now]
         for lease in expired:
             if len(lease.members) == 1:

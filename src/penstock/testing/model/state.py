@@ -1,4 +1,4 @@
-"""What the model knows about a group, and where it says each event is."""
+"""The state of the model's group, and the place of each event in it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ModelDelivery:
 
 @dataclass
 class GroupState:
-    """One group: its events, its exceptions, its leases, and what was finished as part of a range."""
+    """One group: its events, its exception rows, its leases, and the events published as part of a range."""
 
     retry: Retry
     now: datetime
@@ -93,7 +93,7 @@ class GroupState:
     done: dict[int, int] = field(default_factory=dict)  # published as part of a range: offset -> attempts
     cursors: dict[int, int] = field(default_factory=dict)
     last_lease: dict[int, int] = field(default_factory=dict)
-    effects: list[int] = field(default_factory=list)  # of which events effects happened, in this order
+    effects: list[int] = field(default_factory=list)  # the events whose effects happened, in this order
     rewinds: int = 0
     paused: bool = False
     _next_lease: int = 1
@@ -117,7 +117,7 @@ class GroupState:
         return [lease for lease in self.leases.values() if lease.outcome is None]
 
     def delivery(self, event: ModelEvent) -> ModelDelivery | None:  # noqa: PLR0911 - one return a place
-        """Where the event is: exactly one place."""
+        """Return the delivery of an event, which is in exactly one place."""
         lane, offset = self.lane(event), event.offset
         if not matches(self.types, None, event.event_type, None):
             return None
@@ -136,7 +136,7 @@ class GroupState:
         return None  # before the start of the group
 
     def resolved(self, row: ModelRow) -> bool:
-        """Whether the key goes on behind this row."""
+        """Return whether the key continues after this row."""
         if row.state is State.DEAD:
             return self.on_dead == "continue" or row.reason == Reason.SKIPPED
         return row.state is State.PUBLISHED

@@ -164,7 +164,7 @@ def test_a_member_that_somebody_else_stops_is_replaced(small: Shop) -> None:
         os.kill(min(small.members()), signal.SIGTERM)
         small.gate.open()
         assert foreground.wait() == 0
-    assert "told to stop, but not by us; a new one starts in 0.5 s" in foreground.err
+    assert "stopped by someone else; a new one starts in 0.5 s" in foreground.err
     assert json.loads(foreground.out)["member_deaths"] == 1
     assert small.counts() == {"PUBLISHED": ORDERS, "failures": 0}
 

@@ -62,7 +62,7 @@ class Heartbeat:
 
     @contextmanager
     def limit(self, lease: Lease, marks: Marks, seconds: float, stuck_seconds: float | None) -> Iterator[None]:
-        """Raise the stop flag after so many seconds of work.
+        """Raise the stop flag after `seconds` of work.
 
         Time counts from the first event, so a process that is slow to load does not use up the lease.
         """

@@ -21,7 +21,7 @@ from penstock.log.log import Log
 logger = logging.getLogger("penstock")
 _GROWTH = 1.1  # of the pause between two looks: keeps it at a tenth of the time since something happened
 _FEW = 2  # so few workers are woken without a look: a claim that finds nothing costs no more than a look
-_LINGER_SECONDS = 1.0  # keep appenders notifying for so long after the last worker found something
+_LINGER_SECONDS = 1.0  # appenders keep notifying this long after the last worker found something
 _RETRY_SECONDS = (0.1, 5.0)  # between attempts to connect: first and longest; it doubles
 
 

@@ -43,7 +43,7 @@ class Pace:
         return min(limit, max(self._left // _SHARES, int(self._rate * _LEAST_SECONDS), self._least))
 
     def seconds_for(self, count: int) -> float:
-        """Estimate the seconds for so many events; 0 if nothing was measured yet."""
+        """Estimate the seconds that `count` events take; 0 if nothing was measured yet."""
         return 0.0 if self._rate is None else count / self._rate
 
     def saw(self, left: int | None) -> None:
@@ -67,11 +67,11 @@ class Pace:
             self._crowded = min(2 * self._crowded, max(fits, self._crowded)) if self._crowded < self._most else None
 
     def shrink(self, count: int) -> None:
-        """Claim less at once until the dangerous event of a lease of so many is alone."""
+        """Claim less at once, until the dangerous event of a lease of `count` is alone."""
         self._cap = max(1, count // SUSPECT_PIECES)
 
     def ran(self, count: int, seconds: float) -> None:
-        """Note how long so many events took."""
+        """Note that `count` events took so many seconds."""
         if count < 1:
             return
         if self._cap is not None:

@@ -85,7 +85,7 @@ def _dependents(work: Work, refused: Mapping[int, Failure]) -> set[int]:
 def _effects(work: Work, without: Set[int], *, partly: bool) -> dict[int, Effects]:
     """Return the effects of the events that succeeded, by offset.
 
-    State that was merged by key goes with its last writer; it names all writers if part of the lease did not succeed.
+    State that was merged by key belongs to its last writer; all writers are named if part of the lease did not succeed.
     """
     offsets = work.events.offsets
     state: dict[int, dict[str, dict[str, Any]]] = {}

@@ -163,7 +163,7 @@ class Worker:
         self._stopping.clear()
 
     def _rest(self, seconds: float) -> None:
-        """Hold no lease for so long, or until stopped."""
+        """Hold no lease for these seconds, or until stopped."""
         self._wait_for_settles()
         self._release_prefetched()
         self._stopping.wait(seconds)
@@ -275,7 +275,7 @@ class Worker:
         self._settles.append(self._settler.submit(self._finish, lease, work, pace))
         if work.unavailable is not None or work.deaths:
             self._wait_for_settles()
-            self._release_prefetched()  # the group may now be paused, or its circuit open: claim anew
+            self._release_prefetched()  # the group may now be paused, or its circuit open: claim again
 
     def _wait_for_settles(self, but: int = 0) -> None:
         while len(self._settles) > but:

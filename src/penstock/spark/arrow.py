@@ -103,7 +103,7 @@ def read_range(log: Log, stream: str, low: int, high: int) -> Iterator[Any]:
 
 
 def parts(row: LeaseRow, count: int) -> list[LeaseRow]:
-    """Cut a lease into at most so many parts, which are read independently and together hold all its members."""
+    """Cut a lease into at most `count` parts, which are read independently and together hold all its members."""
     if row.offsets is not None:
         size = max(1, -(-len(row.offsets) // count))
         chunks = [row.offsets[first : first + size] for first in range(0, len(row.offsets), size)]

@@ -35,7 +35,7 @@ class Marks:
         self.events = memory[_HEADER + 8 * slots :]
 
     def begin(self, count: int) -> None:
-        """Reset for a lease of so many events."""
+        """Reset for a lease of `count` events."""
         self.stop[0] = 0
         self.events[:count] = bytes(count)
         for slot in range(len(self.slots)):

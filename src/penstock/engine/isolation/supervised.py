@@ -100,7 +100,7 @@ class Supervised:
         self._quiet = 0
 
     def died(self, lost: int) -> None:
-        """Note that the process died with a chunk of so many events."""
+        """Note that the process died, with a chunk of `lost` events."""
         self.end()
         self.chunk = max(1, min(self.chunk, lost) // 2)
 

@@ -54,14 +54,14 @@ class Worked(Result):
         return frozenset(self.members[self.rest :])
 
 
-# Runs one Spark job over pieces of a lease, of whose tasks so many may fail.
-Job = Callable[[LeaseRow, Sequence[LeaseRow], int], Result]
+# Runs one Spark job: takes part of a lease, its partitions, and how many tasks may fail.
+SparkJob = Callable[[LeaseRow, Sequence[LeaseRow], int], Result]
 
 
 def isolate(
     row: LeaseRow,
     partitions: int,
-    job: Job,
+    spark_job: SparkJob,
     members_of: Callable[[LeaseRow], list[int]],
     stopped: Callable[[], bool],
 ) -> Worked:
@@ -69,7 +69,7 @@ def isolate(
     worked = Worked()
     pieces = parts(row, partitions)
     try:
-        worked.add(job(row, pieces, 1 if row.members == 1 else 0))
+        worked.add(spark_job(row, pieces, 1 if row.members == 1 else 0))
         return worked
     except SparkJobFailed as error:
         worked.members = members = members_of(row)
@@ -87,7 +87,7 @@ def isolate(
         piece = _piece(row, members, first, last)
         pieces = list(_partitions(row, members, first, last))
         try:
-            worked.add(job(piece, pieces, 1 if last - first == 1 else 0))
+            worked.add(spark_job(piece, pieces, 1 if last - first == 1 else 0))
         except SparkJobFailed as error:
             if error.away or stopped():
                 waiting.append((first, last))

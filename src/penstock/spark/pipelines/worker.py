@@ -65,7 +65,7 @@ class PipelineWorker:
         self._url = hide(spark, log.store.url or url)  # the store's URL has an absolute path
         self._claimed_by = claimed_by
         self._heartbeat = heartbeat
-        self._jobs = SparkJobs(spark, pipeline.name)
+        self._spark_jobs = SparkJobs(spark, pipeline.name)
         self._sink: SinkWriter = writer_for(log, self._url, pipeline.sink)
         self._names: list[str] | None = None  # of the result's columns
         self._columns: Sequence[str] = COLUMNS  # of the events, to read
@@ -114,7 +114,7 @@ class PipelineWorker:
     def _hurry(self) -> None:
         """Cancel what still runs after the grace period, and what starts late."""
         while self.busy and not self._ended.wait(_GRACE_SECONDS):
-            self._jobs.cancel()
+            self._spark_jobs.cancel()
 
     def run(self) -> None:
         """Claim, run and settle until stopped."""
@@ -162,7 +162,7 @@ class PipelineWorker:
             self._release(lease)
             return
         try:
-            worked = isolate(row, self._partitions(row), self._job, self._members, self._stopping.is_set)
+            worked = isolate(row, self._partitions(row), self._run_function, self._members, self._stopping.is_set)
         except BaseException as error:  # Spark has stopped, or a bug of ours: blame no event
             self._release(lease)
             if not isinstance(error, AWAY):
@@ -187,7 +187,7 @@ class PipelineWorker:
             raise StoreUnavailable(f"Lease {row.id} was given up: the pipeline stopped during a database outage.")
         return found
 
-    def _job(self, piece: LeaseRow, pieces: Sequence[LeaseRow], tolerated: int) -> Result:
+    def _run_function(self, piece: LeaseRow, pieces: Sequence[LeaseRow], tolerated: int) -> Result:
         def work() -> Result:
             result = self.pipeline.function(frame(self._spark, self._url, pieces, self._columns))
             names = check_result(result, self.pipeline.name).names
@@ -204,13 +204,13 @@ class PipelineWorker:
                 kept.unpersist()
 
         try:
-            return self._jobs.run(work, pieces=len(pieces), tolerated=tolerated)
+            return self._spark_jobs.run(work, pieces=len(pieces), tolerated=tolerated)
         except SparkJobFailed as error:
             if UNREAD not in error.failure.message or self._columns == COLUMNS:
                 raise
             logger.warning("%s: %s; reading all columns from now on", self.pipeline.name, error.failure.message)
             self._columns = COLUMNS
-            return self._jobs.run(work, pieces=len(pieces), tolerated=tolerated)
+            return self._spark_jobs.run(work, pieces=len(pieces), tolerated=tolerated)
 
     def _for_sink(self, result: Any) -> Any:
         return result.drop(ERROR, *self._sink.without) if ERROR in result.columns else result

@@ -92,12 +92,11 @@ class Engine(ABC):
 
     def _keep(self) -> None:
         next_reap, next_look = time.monotonic() + _REAP_SECONDS, 0.0
-        own = [(one.stream, one.group) for one in self._served]
         try:
             while any(thread.is_alive() for thread in self._threads) and not self._stopping.wait(self.tick):
                 self._tick()
                 if time.monotonic() >= next_reap:
-                    try_once(lambda: self._log.reap(groups=own), "reap")
+                    self._reap()
                     next_reap = time.monotonic() + _REAP_SECONDS
                 if self._until_drained and time.monotonic() >= next_look:
                     if self._may_be_drained() and self._left.look():
@@ -110,6 +109,11 @@ class Engine(ABC):
                 thread.join()
             self._close()
             self._ended.set()
+
+    def _reap(self) -> None:
+        """Take back expired leases of our own groups; an outage leaves them to the next time."""
+        own = [(one.stream, one.group) for one in self._served]
+        try_once(lambda: self._log.reap(groups=own), "reap")
 
     def _tick(self) -> None:  # noqa: B027 - optional
         """Do periodic work of the engine's own."""

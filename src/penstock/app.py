@@ -1,4 +1,4 @@
-"""An app: what a user declares about the groups of one log, and the way to run it."""
+"""`App`: declares the handlers and pipelines of one log, and runs them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Function)
 
 
 class App:
-    """Handlers by stream and group. Declaring touches no database; `run` does.
+    """Handlers and pipelines by stream and group. Declaring does not touch the database; `run` does.
 
     >>> app = App("sqlite:///shop.db", name="shop")
     >>> @app.subscribe("orders", group="fraud")
@@ -57,15 +57,15 @@ class App:
         memory_mb: int = limits.MEMORY_MB,
         batch: int | None = None,
     ) -> Callable[[F], F]:
-        """Hand every event of a stream to a function, as this group.
+        """Call a function with every event of a stream, as this group.
 
-        Handlers that share a group must agree on its settings; the first whose `types` match handles an event. A
-        handler with a second parameter gets a `Context`, and its group is worked on by lanes (`keyed=False` opts out
-        and forgoes state). `timeout_seconds` and `memory_mb` are enforced with `isolation="process"`.
+        Handlers of the same group must agree on its settings; each event goes to the first one whose `types` match. A
+        handler with a second parameter gets a `Context`, and its group becomes keyed (`keyed=False` opts out and has no
+        state). `timeout_seconds` and `memory_mb` are enforced only with `isolation="process"`.
 
         With `batch=500` the function is called with a list of up to 500 events and returns None or `{event_id: error}`.
-        Effects go through `ctx.of(event)`. If it raises, the events come back in smaller and smaller pieces until the
-        one that is to blame is called alone.
+        Effects go through `ctx.of(event)`. If it raises, its events are retried in smaller and smaller batches until
+        the culprit is called alone.
         """
         policy = Policy(
             start=start,
@@ -110,11 +110,11 @@ class App:
         headers: Mapping[str, str] | None = None,
         batch_size: int = limits.PIPELINE_BATCH,
     ) -> Callable[[F], F]:
-        """Hand the events of a stream, batch by batch, to a function from DataFrame to DataFrame, as this group.
+        """Call a function from DataFrame to DataFrame with the events of a stream, batch by batch, as this group.
 
-        Spark runs it, and its rows go into the `sink` (see `penstock.sinks`). It must be a function of each batch,
-        whatever the batch's size: if a job fails, the batch is cut until the events that fail stand alone. An event
-        with a row whose `_error` is not null fails as a whole; one without rows is done.
+        Runs on Spark only; the rows go into the `sink` (see `penstock.sinks`). The result must not depend on how events
+        are batched: if a Spark job fails, the batch is split until each failing event is alone. An event fails if any
+        of its rows has a non-null `_error`; an event without rows succeeds.
         """
 
         def declare(function: F) -> F:
@@ -132,7 +132,7 @@ class App:
             )
             self._check_no_pipeline(stream, group)
             if any((one.stream, one.group) == (stream, group) for one in self.subscriptions):
-                raise PolicyConflict(f"{made.name} has a handler already: a group has handlers or one pipeline.")
+                raise PolicyConflict(f"{made.name} already has a handler: a group has handlers or one pipeline.")
             self.pipelines.append(made)
             return function
 
@@ -140,19 +140,19 @@ class App:
 
     def _check_no_pipeline(self, stream: str, group: str) -> None:
         if any((one.stream, one.group) == (stream, group) for one in self.pipelines):
-            raise PolicyConflict(f"{stream}/{group} has a pipeline already: a group has handlers or one pipeline.")
+            raise PolicyConflict(f"{stream}/{group} already has a pipeline: a group has handlers or one pipeline.")
 
     def open(self) -> Log:
-        """The app's log."""
+        """Open the app's log; the caller closes it."""
         return open_log(self.url)
 
     def chosen(self, groups: Sequence[str] | None = None) -> list[Subscription]:
-        """The subscriptions of these groups (default: all); `UnknownGroup` for one that nobody declared."""
+        """Return the subscriptions of these groups (default: all); `UnknownGroup` if one is not declared."""
         self._check_groups(groups)
         return [one for one in self.subscriptions if not groups or one.group in groups]
 
     def chosen_pipelines(self, groups: Sequence[str] | None = None) -> list[Pipeline]:
-        """The pipelines of these groups (default: all)."""
+        """Return the pipelines of these groups (default: all); `UnknownGroup` if one is not declared."""
         self._check_groups(groups)
         return [one for one in self.pipelines if not groups or one.group in groups]
 
@@ -174,24 +174,24 @@ class App:
         processes: int = 1,
         spark: Any = None,
     ) -> Outcome:
-        """Work until Ctrl-C or SIGTERM, or, with `until_drained`, until nothing is left to do.
+        """Run until Ctrl-C or SIGTERM, or, with `until_drained`, until nothing is left to do.
 
-        On Spark, `spark` is your own session; without one the active one is used, else one is made for `master`
-        (default: all cores of this machine). With several `processes` of the local engine each of them imports the app
-        and works for all groups; one that dies is replaced.
+        `spark` is the session to use; default: the active one, else a new one for `master` (default: all cores of this
+        machine). With `processes` > 1 each process of the local engine imports the app and serves all groups; one that
+        dies is replaced.
         """
-        if being_loaded():  # handlers' processes and those of a pool import the file, and would run it again and again
-            raise AppNotFound('run() was called by importing the app. Put it under `if __name__ == "__main__":`.')
+        if being_loaded():  # handler and pool processes import the file, and would start runs of their own
+            raise AppNotFound('Importing the app called run(). Put the call under `if __name__ == "__main__":`.')
         if engine not in ("spark", "local"):
             raise InvalidInput(f'engine is "spark" or "local", not {engine!r}.')
         if engine == "local" and (master is not None or spark is not None):
-            raise InvalidInput("master and spark belong to the Spark engine.")
+            raise InvalidInput("master and spark are options of the Spark engine.")
         check_processes(processes)
         subscriptions, pipelines = self.chosen(groups), self.chosen_pipelines(groups)
         if engine == "spark":
             if processes > 1:
-                raise InvalidInput("processes belongs to the local engine: Spark has slots.")
-            from penstock.spark.run import run_spark  # Spark is loaded when it is wanted
+                raise InvalidInput("processes is an option of the local engine; Spark uses its own slots.")
+            from penstock.spark.run import run_spark  # import Spark only when it is used
 
             with self.open() as log:
                 return run_spark(
@@ -204,11 +204,11 @@ class App:
                     until_drained=until_drained,
                 )
         check_local(pipelines)
-        from penstock.engine.foreground import run_local  # with all that running needs
+        from penstock.engine.foreground import run_local  # keeps `import penstock` fast
         from penstock.engine.local.pool import run_pool
 
         if processes > 1:
-            self.open().close()  # what is wrong with the database is found here, and once
+            self.open().close()  # report database problems once, here, not in every process
             return run_pool(
                 reference_of(self, subscriptions),
                 App,

@@ -1,4 +1,4 @@
-"""Where the rows of a pipeline go. These are declarations: Spark is not needed to write them down.
+"""Where the rows of a pipeline go. These are only declarations, so Spark need not be installed.
 
 >>> Table("revenue", mode="upsert", keys=["day"])
 Table(name='revenue', mode='upsert', keys=('day',))
@@ -25,10 +25,10 @@ _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 @dataclass(frozen=True, slots=True)
 class Table(Sink):
-    """A table of your own in the log's database, which must exist; columns are matched by name.
+    """An existing table of yours in the log's database; columns are matched by name.
 
-    Rows get there in the transaction that settles their events: exactly once. With `mode="upsert"` a row replaces the
-    one with the same `keys`, for which the table needs a unique index.
+    Exactly once: rows are written in the transaction that settles their events. With `mode="upsert"` a row replaces the
+    one with the same `keys`; the table needs a unique index on them.
     """
 
     name: str
@@ -37,11 +37,11 @@ class Table(Sink):
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _TABLE.match(self.name):
-            raise InvalidPipeline(f"{self.name!r} is not the name of a table: letters, digits and _, or schema.table.")
+            raise InvalidPipeline(f"{self.name!r} is not a table name: use letters, digits and _, or schema.table.")
         if self.mode not in ("append", "upsert"):
             raise InvalidPipeline(f'mode is "append" or "upsert", not {self.mode!r}.')
         if isinstance(self.keys, str) or not all(isinstance(key, str) and key for key in self.keys):
-            raise InvalidPipeline("keys is a list of the names of columns.")
+            raise InvalidPipeline("keys is a list of column names.")
         if (self.mode == "upsert") != bool(self.keys):
             raise InvalidPipeline('mode="upsert" needs keys=[…], and only upsert does.')
         object.__setattr__(self, "keys", tuple(self.keys))
@@ -49,11 +49,11 @@ class Table(Sink):
 
 @dataclass(frozen=True, slots=True)
 class Stream(Sink):
-    """Another stream of the same log; rows become events in the transaction that settles theirs: exactly once.
+    """Another stream of the same log. Exactly once: rows are appended in the transaction that settles their events.
 
     Columns `payload`, `type` (or `event_type`), `ordering_key`, `partition_key`, `headers`, `metadata`, `event_id`,
-    `available_at` and `content_type` are the event's fields. Without `payload` all other columns become one JSON
-    object. `type` is the type of events whose row has none; `key` names the column with the ordering key.
+    `available_at` and `content_type` are the event's fields. Without `payload`, the other columns become one JSON
+    object. `type` is the default type; `key` names the column that holds the ordering key.
     """
 
     name: str
@@ -65,14 +65,14 @@ class Stream(Sink):
         if self.type is not None:
             check_name(self.type, "type")
         if self.key is not None and (not isinstance(self.key, str) or not self.key):
-            raise InvalidPipeline("key is the name of a column.")
+            raise InvalidPipeline("key is a column name.")
 
 
 @dataclass(frozen=True, slots=True)
 class Parquet(Sink):
-    """Parquet files in a directory: a path of this machine, or s3://bucket/prefix.
+    """Parquet files in a local directory, or under s3://bucket/prefix.
 
-    Files are written under hidden names and get their own once their events are settled: exactly once.
+    Exactly once: files have hidden names until their events are settled.
     """
 
     path: str
@@ -80,26 +80,26 @@ class Parquet(Sink):
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str) or not self.path:
-            raise InvalidPipeline("Parquet takes the path of a directory, or s3://bucket/prefix.")
+            raise InvalidPipeline("Parquet takes a directory, or s3://bucket/prefix.")
         if "://" in self.path and urlsplit(self.path).username is not None:
-            raise InvalidPipeline("A path holds no credentials: put them into the environment (AWS_ACCESS_KEY_ID, …).")
+            raise InvalidPipeline("Do not put credentials in the path: use the environment (AWS_ACCESS_KEY_ID, …).")
         if self.compression not in _COMPRESSIONS:
             raise InvalidPipeline(f"compression is one of {', '.join(_COMPRESSIONS)}, not {self.compression!r}.")
 
 
 @dataclass(frozen=True, slots=True)
 class ForeachBatch(Sink):
-    """Your own function `fn(df, batch_id)`: at least once, with an id that names exactly the events of the batch.
+    """Your function `fn(df, batch_id)`, called at least once per batch; the id identifies exactly its events.
 
-    The id is `stream/group/low-high`, the offsets between which the events lie (low excluded). After a crash the same
-    events may come in smaller batches, whose offsets lie within the first one's.
+    The id is `stream/group/low-high`: the range of offsets, low excluded. After a crash the same events may come in
+    smaller batches within that range.
     """
 
     function: Function
 
     def __post_init__(self) -> None:
         if not callable(self.function) or inspect.iscoroutinefunction(self.function):
-            raise InvalidPipeline("ForeachBatch takes a plain function of a DataFrame and a batch id.")
+            raise InvalidPipeline("ForeachBatch takes a plain (not async) function of a DataFrame and a batch id.")
         try:
             inspect.signature(self.function).bind(object(), "id")
         except TypeError as error:

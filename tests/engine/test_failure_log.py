@@ -34,4 +34,4 @@ def test_one_kind_of_error_is_told_a_few_times_and_then_counted(caplog: pytest.L
         now += FAILURE_LINES_SECONDS
         caplog.clear()
         told(observed)
-        assert f"and {99 - FAILURE_LINES} like it" in caplog.records[0].getMessage()
+        assert f"and {99 - FAILURE_LINES} more like it" in caplog.records[0].getMessage()

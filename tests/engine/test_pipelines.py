@@ -30,7 +30,7 @@ def test_a_pipeline_is_declared_once_for_its_group() -> None:
     with pytest.raises(penstock.PolicyConflict, match="one pipeline"):
         app.subscribe("orders", group="revenue")(lambda event: None)
     app.subscribe("orders", group="fraud")(lambda event: None)
-    with pytest.raises(penstock.PolicyConflict, match="handler already"):
+    with pytest.raises(penstock.PolicyConflict, match="already has a handler"):
         app.pipeline("orders", group="fraud", sink=TABLE)(revenue)
 
 

@@ -164,7 +164,7 @@ def test_a_member_that_somebody_else_stops_is_replaced(small: Shop) -> None:
         os.kill(min(small.members()), signal.SIGTERM)
         small.gate.open()
         assert foreground.wait() == 0
-    assert "told to stop, but not by us; a new one starts in 0.5 s" in foreground.err
+    assert "stopped by someone else; a new one starts in 0.5 s" in foreground.err
     assert json.loads(foreground.out)["member_deaths"] == 1
     assert small.counts() == {"PUBLISHED": ORDERS, "failures": 0}
 
@@ -288,9 +288,9 @@ def test_the_last_to_be_drained_knows_what_is_paused(scripted: Callable[..., Poo
 
 
 def test_the_pause_grows_and_a_steady_life_resets_it() -> None:
-    place = pool._Place(1)
-    assert [place.next_pause(1.0) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
-    assert place.next_pause(61.0) == 0.5
+    seat = pool._Seat(1)
+    assert [seat.next_pause(1.0) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert seat.next_pause(61.0) == 0.5
 
 
 # --- App.run ---------------------------------------------------------------------------------------------------------
@@ -353,17 +353,17 @@ def test_an_app_without_a_name_is_refused(small: Shop) -> None:
         small, "-c", "import shop\nhidden = [shop.app]\ndel shop.app\nhidden[0].run('local', processes=2)"
     )
     assert done.returncode == 1
-    assert "[app_not_found]" in done.stderr and "must have a name at the top of a .py file" in done.stderr
+    assert "[app_not_found]" in done.stderr and "give it a name at the top level of a .py file" in done.stderr
 
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_program_that_runs_when_it_is_imported_is_refused(small: Shop, processes: int) -> None:
-    """Its handlers' processes, or its members, would run it again, and theirs again."""
+    """Its handler processes, or its pool processes, would run it again, and theirs again."""
     small.write(f"{SHOP}\napp.run('local', until_drained=True, processes={processes})")
     small.append(1)
     done = run_python(small, "shop.py")
     assert done.returncode == 1
-    assert 'Put it under `if __name__ == "__main__":`' in done.stderr
+    assert 'Put the call under `if __name__ == "__main__":`' in done.stderr
 
 
 @pytest.mark.parametrize("processes", [0, 65, True, 1.5, "2"])

@@ -217,8 +217,8 @@ def test_what_dead_drivers_put_aside_is_dropped(log: penstock.Log, log_url: str,
     log.create_group("orders", "g", retry=penstock.Retry(max_attempts=2, base_seconds=0, jitter=0))
     lease = log.claim("orders", "g", claimed_by="dead")
     assert lease is not None
-    piping = PipelineStore(log.store)
-    assert piping.stage_rows(lease.id, [[StagedRow(1, b'{"n":1}')], [StagedRow(None, b'{"n":2}')]]).events == 2
-    assert piping.drop_leftovers() == 0 and left_over(log_url)[2] == 2, "its lease is open: it may still be wanted"
+    staged = PipelineStore(log.store)
+    assert staged.stage_rows(lease.id, [[StagedRow(1, b'{"n":1}')], [StagedRow(None, b'{"n":2}')]]).events == 2
+    assert staged.drop_leftovers() == 0 and left_over(log_url)[2] == 2, "its lease is open: it may still be wanted"
     lease.release()
-    assert piping.drop_leftovers() == 1 and left_over(log_url) == [0, 0, 0, 0]
+    assert staged.drop_leftovers() == 1 and left_over(log_url) == [0, 0, 0, 0]

@@ -1,1 +1,1 @@
-"""What users declare about their groups, and how their code is found in other processes."""
+"""What users declare about their groups, and how other processes find their code."""

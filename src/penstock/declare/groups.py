@@ -1,4 +1,4 @@
-"""From what an app declares to what the database knows about its groups."""
+"""Store the groups that an app declares."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.log.log import Log
 
 
 def declare(log: Log, subscription: Subscription, by: str) -> Group:
-    """Create the group, or bring its policy up to date; another binding or order is refused."""
+    """Create the group or update its policy; a different binding or ordering raises."""
     policy = subscription.policy
     return log.declare_group(
         subscription.stream,

@@ -1,4 +1,4 @@
-"""How user code is found: an app by what is typed on the command line, a handler by name in another process."""
+"""Find user code: an app by its name on the command line, a handler by reference in another process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from penstock.errors import AppNotFound, HandlerUnreachable
 
 
 def load_object(reference: str, kind: type) -> Any:
-    """The one object of a kind in `file.py`, `file.py:name`, `module` or `module:name`."""
+    """Load the object of a kind from `file.py`, `file.py:name`, `module` or `module:name`.
+
+    Without a name, the module must define exactly one; `AppNotFound` otherwise.
+    """
     file, _, attribute = reference.rpartition(".py:")
     place, _, name = (f"{file}.py", "", attribute) if file else reference.partition(":")
     if reference.endswith(".py"):
         place, name = reference, ""
     if not place:
-        raise AppNotFound("An app is named as file.py or module:attribute.")
+        raise AppNotFound("Name an app as file.py or module:attribute.")
     module = _module(place)
     if name:
         found = getattr(module, name, None)
@@ -59,7 +62,7 @@ def _import(name: str) -> ModuleType:
 
 
 def load_file(path: str | Path) -> ModuleType:
-    """A module from a file, under a name of its own, once per process; its directory becomes importable."""
+    """Import a file under a unique module name, once per process, and put its directory on `sys.path`."""
     found = Path(path).resolve()
     name = f"penstock_app_{found.stem}_{hashlib.sha256(str(found).encode()).hexdigest()[:8]}"
     if name in sys.modules:
@@ -80,7 +83,7 @@ def load_file(path: str | Path) -> ModuleType:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A function by the place where it is defined, or, where it has none, by its code."""
+    """A function by module and name, or, if it has none, by its pickled code."""
 
     module: str
     path: str | None
@@ -88,7 +91,7 @@ class Reference:
     code: bytes | None = None
 
     def resolve(self) -> Any:
-        """The function, in whatever process this is."""
+        """Return the function in this process."""
         if self.code is not None:
             import cloudpickle
 
@@ -107,7 +110,7 @@ class Reference:
 
 
 def reference_to(function: Any) -> Reference:
-    """How another process finds this function; `HandlerUnreachable` if it cannot."""
+    """Make a reference that works in another process; `HandlerUnreachable` if there is none."""
     module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     home = sys.modules.get(module or "")
     if home is not None and module is not None and _attribute(home, qualname) is function:

@@ -1,4 +1,4 @@
-"""Where an app lives, for other processes that are to run it, too."""
+"""Find a name for an app under which other processes can load it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.errors import AppNotFound
 def reference_of(app: object, subscriptions: Sequence[Subscription]) -> str:
     """`file.py:name` or `module:name`, as `load_object` takes it.
 
-    The program itself is looked at first: it has imported whatever declares handlers, a single module may not have.
+    Prefer `__main__`: it imports every module that declares handlers; another module may not.
     """
     homes = [getattr(handler.function, "__module__", "") for one in subscriptions for handler in one.handlers]
     for name in dict.fromkeys(["__main__", *homes, *sys.modules]):
@@ -26,11 +26,11 @@ def reference_of(app: object, subscriptions: Sequence[Subscription]) -> str:
         place = _place(name, module)
         if attribute is not None and place is not None:
             return f"{place}:{attribute}"
-    raise AppNotFound("Other processes cannot find this app: it must have a name at the top of a .py file or module.")
+    raise AppNotFound("Other processes cannot find this app: give it a name at the top level of a .py file or module.")
 
 
 def _place(name: str, module: ModuleType) -> str | None:
-    """What another process imports to get this module."""
+    """Return what another process must import to get this module."""
     path, spec = getattr(module, "__file__", None), getattr(module, "__spec__", None)
     if name == "__main__" and spec is not None:  # python -m package.module
         return str(spec.name)
@@ -40,7 +40,7 @@ def _place(name: str, module: ModuleType) -> str | None:
 
 
 def being_loaded() -> bool:
-    """Whether the caller only runs because `loading` is importing its file."""
+    """Whether the caller runs only because `load` is importing its file."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__") == load.__name__:

@@ -1,4 +1,4 @@
-"""What a user declared about a pipeline: a function from DataFrame to DataFrame, its group, and where the rows go."""
+"""`Pipeline`: a function from DataFrame to DataFrame, its group, and its sink."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.log.log import Log
 
 
 class Sink:
-    """Where the rows of a pipeline go; the kinds are in `penstock.sinks`."""
+    """Where the rows of a pipeline go; see `penstock.sinks`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ _MOST_SECONDS = limits.LEASE_SECONDS_MOST
 
 
 def check_function(function: Any) -> None:
-    """A pipeline is a plain function of one DataFrame; `InvalidPipeline` for anything else."""
+    """Check that this is a plain function of one DataFrame; `InvalidPipeline` otherwise."""
     name = getattr(function, "__qualname__", repr(function))
     if not callable(function):
         raise InvalidPipeline(f"{name} is not a function.")
@@ -73,7 +73,7 @@ def check_function(function: Any) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
-        raise InvalidPipeline(f"{name} has no signature that can be read: {error}.") from error
+        raise InvalidPipeline(f"{name} has no readable signature: {error}.") from error
     try:
         signature.bind(object())
     except TypeError as error:
@@ -81,14 +81,14 @@ def check_function(function: Any) -> None:
 
 
 def check_local(pipelines: Sequence[Pipeline]) -> None:
-    """The local engine has no DataFrames."""
+    """Refuse pipelines on the local engine, which has no DataFrames."""
     if pipelines:
         names = ", ".join(one.group for one in pipelines)
-        raise InvalidInput(f"Pipelines run on Spark only: {names}. Use the Spark engine, or name the other groups.")
+        raise InvalidInput(f"Pipelines need the Spark engine: {names}. Use it, or choose other groups.")
 
 
 def declare_pipeline(log: Log, pipeline: Pipeline, by: str) -> Group:
-    """Create the group, or bring its policy up to date; another binding is refused."""
+    """Create the group or update its policy; a different binding raises."""
     return log.declare_group(
         pipeline.stream,
         pipeline.group,

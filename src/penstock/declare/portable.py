@@ -1,4 +1,4 @@
-"""A subscription on its way to another process: handlers go by name, and are loaded where they arrive."""
+"""A subscription that can be sent to another process: handlers travel by reference and are loaded there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.declare.subscription import Handler, Policy, Subscription
 
 @dataclass(frozen=True, slots=True)
 class PortableSubscription:
-    """What another process needs to become a worker of a group."""
+    """Everything another process needs to work for a group."""
 
     stream: str
     group: str
@@ -19,10 +19,10 @@ class PortableSubscription:
     handlers: tuple[tuple[Reference, tuple[str, ...] | None, bool, bool], ...]
     path: tuple[str, ...]
     arguments: tuple[str, ...]
-    modules: tuple[str, ...] = ()  # that it will need before long, if they are installed
+    modules: tuple[str, ...] = ()  # to import early, if installed
 
     def load(self) -> Subscription:
-        """The subscription, with its handlers found in this process."""
+        """Load the handlers in this process."""
         handlers = [
             Handler(reference.resolve(), types, wants_context, is_async)
             for reference, types, wants_context, is_async in self.handlers
@@ -31,7 +31,7 @@ class PortableSubscription:
 
 
 def portable(subscription: Subscription) -> PortableSubscription:
-    """Pack a subscription; `HandlerUnreachable` if no other process could find its handlers."""
+    """Pack a subscription; `HandlerUnreachable` if another process could not find its handlers."""
     return PortableSubscription(
         subscription.stream,
         subscription.group,

@@ -1,4 +1,4 @@
-"""What a user declared: handlers, the group they work for, and how they are to be run."""
+"""`Subscription`: handlers, their group, and how to run them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a group is worked on; handlers that share a group must agree on all of it."""
+    """The settings of a group. All its handlers must declare the same ones."""
 
     start: str | int | datetime = "beginning"
     retry: Retry = field(default_factory=Retry)
@@ -36,7 +36,7 @@ class Policy:
     headers: Mapping[str, str] | None = None
     keyed: bool | None = None
     memory_mb: int = limits.MEMORY_MB
-    batch: int | None = None  # events in one call; None: one event, and not in a list
+    batch: int | None = None  # events per call, as a list; None: a single event
 
     def __post_init__(self) -> None:
         _positive("lease_seconds", self.lease_seconds, limits.LEASE_SECONDS_MOST)
@@ -58,7 +58,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One function of the user's."""
+    """A user's function, and how to call it."""
 
     function: Function
     types: tuple[str, ...] | None
@@ -71,16 +71,16 @@ class Handler:
 
 
 def handler_of(function: Function, types: Sequence[str] | None) -> Handler:
-    """Check that a function can be called with an event, or an event and a context."""
+    """Check that a function takes an event, or an event and a context; `InvalidHandler` otherwise."""
     if not callable(function):
         raise InvalidHandler(f"{function!r} is not a function.")
     name = getattr(function, "__qualname__", repr(function))
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidHandler(f"{name} is a generator: nothing would run it. Return instead of yielding.")
+        raise InvalidHandler(f"{name} is a generator, so calling it would do nothing. Return instead of yielding.")
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        raise InvalidHandler(f"{name} has no signature that can be read: {error}.") from error
+        raise InvalidHandler(f"{name} has no readable signature: {error}.") from error
     positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     needed = [one for one in positional if one.default is one.empty]
     keyword_only = [one for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
@@ -94,7 +94,7 @@ def handler_of(function: Function, types: Sequence[str] | None) -> Handler:
 
 @dataclass(slots=True)
 class Subscription:
-    """The handlers of one group; the first whose types match an event handles it."""
+    """The handlers of one group; each event goes to the first one whose types match."""
 
     stream: str
     group: str
@@ -119,17 +119,17 @@ class Subscription:
 
     @property
     def keyed(self) -> bool:
-        """State goes by lanes: a group whose handlers take a context is keyed, unless it says otherwise."""
+        """Whether the group has keyed state; by default, if a handler takes a context."""
         return self.wants_context if self.policy.keyed is None else self.policy.keyed
 
     @property
     def exclusive(self) -> bool:
-        """Whether a lane has one lease at a time."""
+        """Whether a lane has at most one open lease."""
         return self.ordered or self.keyed
 
     @property
     def types(self) -> tuple[str, ...] | None:
-        """What the group is bound to: everything its handlers want."""
+        """The types of all handlers together: the group's binding. None is all types."""
         wanted: list[str] = []
         for handler in self.handlers:
             if handler.types is None:
@@ -138,7 +138,7 @@ class Subscription:
         return tuple(wanted)
 
     def join(self, policy: Policy, handler: Handler) -> None:
-        """One more handler for the same group."""
+        """Add a handler; `PolicyConflict` if it disagrees with the others."""
         differing = [one.name for one in fields(Policy) if getattr(policy, one.name) != getattr(self.policy, one.name)]
         if differing:
             raise PolicyConflict(
@@ -147,12 +147,12 @@ class Subscription:
             )
         if handler.is_async != self.handlers[0].is_async:
             raise PolicyConflict(
-                f"Handlers of {self.name} are plain and async: {self.handlers[0].name} and {handler.name}."
+                f"{self.name} mixes plain and async handlers: {self.handlers[0].name} and {handler.name}."
             )
         self.handlers.append(handler)
 
     def handler_for(self, event_type: str) -> Handler | None:
-        """The first handler that wants events of this type."""
+        """Return the first handler that takes events of this type."""
         return next(
             (one for one in self.handlers if one.types is None or matches(one.types, None, event_type, None)), None
         )

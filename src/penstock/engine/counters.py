@@ -1,4 +1,4 @@
-"""What an engine has done so far."""
+"""Counters of what an engine has done."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NAMES = (
     "failed",
     "dead",
     "released",
-    "deaths",  # processes of handlers that ended while they worked on an event
-    "lost",  # leases that were somebody else's when they were to be settled
+    "deaths",  # handler processes that died while working on an event
+    "lost",  # leases that were lost before their settle
     "store_errors",  # times the database could not be reached
 )
 
 
 class Counters:
-    """Counts of one group; an observer, safe to call from many threads."""
+    """Counters of one group: an observer; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,13 +47,13 @@ class Counters:
             self._counts.update(counts)
 
     def snapshot(self) -> dict[str, int]:
-        """All counts, as of now."""
+        """Return all counts as of now."""
         with self._lock:
             return {name: self._counts[name] for name in NAMES}
 
 
 def total(groups: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The counts of all groups together."""
+    """Add up the counts of all groups."""
     counts: Counter[str] = Counter()
     for one in groups:
         counts.update(one)

@@ -1,4 +1,4 @@
-"""Whether an app has nothing left to do."""
+"""Find out whether an app has nothing left to do."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 from penstock.errors import AWAY
 from penstock.log.log import Log
 
-GONE = "the group was deleted"  # while it is served
+GONE = "the group was deleted"
 
 
 class Served(Protocol):
-    """A group that somebody works for."""
+    """A group that an engine works for."""
 
     @property
     def stream(self) -> str: ...
@@ -23,7 +23,7 @@ class Served(Protocol):
 
 
 class Drained:
-    """Looks at all groups of an app. A paused group will not move: it counts as drained, with its reason."""
+    """The drain check of an app. A paused group makes no progress: it counts as drained, and `paused` says why."""
 
     def __init__(self, log: Log, groups: Sequence[Served]) -> None:
         self._log = log
@@ -31,12 +31,12 @@ class Drained:
         self.paused: dict[str, str] = {}
 
     def look(self) -> bool:
-        """Whether nothing is left in any group, and nobody has appended while we looked."""
+        """Whether nothing is left in any group, and nothing was appended during the check."""
         try:
             before = self._log.end()
             return all([self._finished(one) for one in self._groups]) and self._log.end() == before
         except AWAY:
-            return False  # the workers say so, and try again
+            return False  # the workers report it and retry
 
     def _finished(self, one: Served) -> bool:
         group = next((group for group in self._log.groups(one.stream) if group.group_name == one.group), None)

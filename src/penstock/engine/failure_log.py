@@ -1,4 +1,4 @@
-"""One line in the log of the process for an event that failed; a flood of equal ones is counted, not printed."""
+"""Log one line per failed event; repeated errors of one kind are counted, not printed."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from penstock.core.limits import FAILURE_LINES, FAILURE_LINES_SECONDS
 from penstock.core.observe import EventsFailed, Observed
 
 logger = logging.getLogger("penstock")
-_MOST_KINDS = 1_000  # remembered
+_MOST_KINDS = 1_000  # kinds of errors to remember
 
 
 @dataclass(slots=True)
 class FailureLog:
-    """An observer that logs what failed in one group, at most so many lines a minute for each kind of error."""
+    """An observer that logs the failures of one group: up to `FAILURE_LINES` a kind per `FAILURE_LINES_SECONDS`."""
 
     clock: Callable[[], float] = time.monotonic
-    _kinds: dict[str, _Told] = field(default_factory=dict)
+    _kinds: dict[str, _Logged] = field(default_factory=dict)
 
     def __call__(self, observed: Observed) -> None:
         if not isinstance(observed, EventsFailed):
             return
         now = self.clock()
         for place, failure in sorted(observed.failures.items()):
-            untold = self._turn(failure, now)
-            if untold is None:
+            skipped = self._admit(failure, now)
+            if skipped is None:
                 continue
             event: Event = observed.events[place]
-            more = f" (and {untold:,} like it since the last line)" if untold else ""
+            more = f" (and {skipped:,} more like it since the last line)" if skipped else ""
             logger.warning(
                 "%s: %s@%d %s failed at attempt %d: %s [%s]%s",
                 observed.group,
@@ -40,38 +40,38 @@ class FailureLog:
                 event.offset,
                 event.event_id,
                 event.attempts,
-                _words(failure),
+                _summary(failure),
                 failure.fingerprint,
                 more,
             )
 
-    def _turn(self, failure: Failure, now: float) -> int | None:
-        """How many were left out before this one; None if this one is left out, too."""
+    def _admit(self, failure: Failure, now: float) -> int | None:
+        """Return how many were skipped since the last line, or None to skip this one, too."""
         kind = failure.fingerprint or failure.code
-        told = self._kinds.get(kind)
-        if told is None:
+        logged = self._kinds.get(kind)
+        if logged is None:
             if len(self._kinds) >= _MOST_KINDS:
                 self._kinds.clear()
-            told = self._kinds[kind] = _Told(now)
-        if now - told.since >= FAILURE_LINES_SECONDS:
-            told.since, told.lines = now, 0
-        if told.lines >= FAILURE_LINES:
-            told.untold += 1
+            logged = self._kinds[kind] = _Logged(now)
+        if now - logged.since >= FAILURE_LINES_SECONDS:
+            logged.since, logged.lines = now, 0
+        if logged.lines >= FAILURE_LINES:
+            logged.skipped += 1
             return None
-        untold, told.untold = told.untold, 0
-        told.lines += 1
-        return untold
+        skipped, logged.skipped = logged.skipped, 0
+        logged.lines += 1
+        return skipped
 
 
 @dataclass(slots=True)
-class _Told:
+class _Logged:
     since: float
     lines: int = 0
-    untold: int = 0
+    skipped: int = 0
 
 
-def _words(failure: Failure) -> str:
-    """The error in one line, with the class of its exception."""
+def _summary(failure: Failure) -> str:
+    """Return the first line of the error, with the class of its exception."""
     text = failure.message.partition("\n")[0]
     if failure.error_type is None or text.startswith(failure.error_type):
         return text

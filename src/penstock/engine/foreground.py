@@ -1,4 +1,4 @@
-"""Run an engine in the foreground: signals, a chance to show progress, and what came of it."""
+"""Run an engine in the foreground: handle signals, emit progress, return the outcome."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_local(
     until_drained: bool = False,
     app: str | None = None,
 ) -> Outcome:
-    """Run a local engine in the foreground."""
+    """Run a local engine until a signal or an operator stops it, or until drained."""
     orders = Orders()
     with running(log, "local", [one.name for one in subscriptions], app, orders.obey) as run:
         engine = LocalEngine(log, subscriptions, until_drained=until_drained, run=run)
@@ -35,7 +35,7 @@ def run_local(
 
 
 class Orders:
-    """What an operator wants of a run, passed on to its engine once there is one."""
+    """An operator's orders to a run (`run`, `quiet`, `stop`), passed to its engine once that has started."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -44,13 +44,13 @@ class Orders:
         self._stop: Callable[[], None] = lambda: None
 
     def obey(self, wanted: str) -> None:
-        """Called by the thread that hears it."""
+        """Follow an order; may be called from any thread, before or after `give_to`."""
         with self._lock:
             self._wanted = wanted
             self._pass_on()
 
     def give_to(self, engine: Engine, stop: Callable[[], None]) -> None:
-        """The engine runs."""
+        """Pass the last order, and all later ones, to this engine."""
         with self._lock:
             self._engine, self._stop = engine, stop
             self._pass_on()
@@ -65,12 +65,12 @@ class Orders:
 
 
 def run_engine(engine: Engine, orders: Orders | None = None) -> Outcome:
-    """Run until stopped by a signal, or until drained. Call it in the main thread if signals are to be heard."""
-    said = StopNotice()
+    """Run until a signal or an order stops it, or until drained. Signals need the main thread."""
+    notice = StopNotice()
 
     def stop() -> None:
         engine.stop()
-        said.stopping()
+        notice.stopping()
 
     with stopping_by_signal(stop):
         engine.start()
@@ -79,45 +79,48 @@ def run_engine(engine: Engine, orders: Orders | None = None) -> Outcome:
         while not engine.wait(_TICK):
             everyone.emit(RunProgressed(engine.snapshot()))
     everyone.emit(RunProgressed(engine.snapshot()))
-    said.wait()
+    notice.wait()
     return Outcome(engine.snapshot(), dict(engine.paused), engine.seconds)
 
 
 class StopNotice:
-    """Tells observers that a run is stopping. A signal handler calls it, and an observer may need a lock that the
-    interrupted thread holds: so a thread does it."""
+    """The announcement to observers that a run is stopping.
+
+    It is made in a thread: the caller may be a signal handler, and an observer may need a lock that the interrupted
+    thread holds.
+    """
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
 
     def stopping(self) -> None:
-        """Tell them, once."""
+        """Emit `RunStopping`, once."""
         if self._thread is None:
             self._thread = threading.Thread(target=everyone.emit, args=(RunStopping(),), name="penstock-stopping")
             self._thread.start()
 
     def wait(self) -> None:
-        """Return when everybody has heard it."""
+        """Return when all observers have been called."""
         if self._thread is not None:
             self._thread.join()
 
 
 @contextmanager
 def stopping_by_signal(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM stop gracefully; a second one exits at once, and handlers' processes go with us."""
+    """Stop gracefully on SIGINT or SIGTERM; on a second one exit at once, which kills handler processes, too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     asked = False
 
-    def heard(number: int, frame: Any) -> None:
+    def on_signal(number: int, frame: Any) -> None:
         nonlocal asked
         if asked:
             os._exit(128 + number)
         asked = True
         stop()
 
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

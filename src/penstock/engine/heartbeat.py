@@ -1,4 +1,4 @@
-"""A thread that keeps leases alive while handlers work, and tells them when their time is up."""
+"""A thread that extends leases while handlers work, and raises the stop flag when their time is up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.log.lease import Lease
 logger = logging.getLogger("penstock")
 
 _TICK = 0.05
-_BEATS = 3  # per lease: two may be missed
+_BEATS = 3  # per lease_seconds: two may fail
 
 
 @dataclass(slots=True)
@@ -25,14 +25,14 @@ class _Watched:
     lease_seconds: float
     next_beat: float
     marks: Marks | None = None
-    seconds: float = 0.0  # of work, from the first event on
+    seconds: float = 0.0  # limit on the work, from the first event
     stop_at: float | None = None
-    stuck_seconds: float | None = None  # an event that runs longer than this is not waited for
+    stuck_seconds: float | None = None  # let the lease expire if an event runs longer than this
     seen: tuple[list[int], float] = ([], 0.0)
 
 
 class Heartbeat:
-    """Heartbeats and time limits of all leases of one engine."""
+    """Heartbeats and time limits for all leases of one engine."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -50,26 +50,28 @@ class Heartbeat:
         self._thread.join()
 
     def keep(self, lease: Lease, lease_seconds: float) -> None:
-        """Keep a lease alive from here on, until `drop`."""
+        """Extend a lease from now on, until `drop`."""
         with self._changed:
             self._watched[lease.id] = _Watched(lease, lease_seconds, time.monotonic() + lease_seconds / _BEATS)
             self._changed.notify()
 
     def drop(self, lease: Lease) -> None:
-        """The lease ends now: no beat may follow."""
+        """Stop extending a lease that is about to end."""
         with self._changed:
             self._watched.pop(lease.id, None)
 
     @contextmanager
     def limit(self, lease: Lease, marks: Marks, seconds: float, stuck_seconds: float | None) -> Iterator[None]:
-        """Raise the stop flag after so many seconds of work, counted from the moment its first event is offered to the
-        handler: however long a process takes to load, a lease is not over before it began."""
+        """Raise the stop flag after `seconds` of work.
+
+        Time counts from the first event, so a process that is slow to load does not use up the lease.
+        """
         with self._changed:
             watched = self._watched.get(lease.id)
             if watched is not None:
                 watched.marks, watched.seconds, watched.stuck_seconds = marks, seconds, stuck_seconds
             else:
-                marks.stop[0] = 1  # it was lost while it waited for its turn
+                marks.stop[0] = 1  # lost while it waited for its turn
         try:
             yield
         finally:
@@ -88,7 +90,7 @@ class Heartbeat:
                 self._beat(one)
 
     def _look(self, one: _Watched, now: float) -> bool:
-        """Raise the stop flag when it is time; say whether a beat is due."""
+        """Raise the stop flag when time is up; return whether a heartbeat is due."""
         if one.marks is not None:
             if one.stop_at is None and one.marks.begun():
                 one.stop_at = now + one.seconds
@@ -97,7 +99,7 @@ class Heartbeat:
         return now >= one.next_beat and not self._stuck(one, now)
 
     def _stuck(self, one: _Watched, now: float) -> bool:
-        """An inline handler that hangs cannot be ended; its lease can be left to expire."""
+        """Whether an inline handler hangs. It cannot be stopped, but its lease can expire."""
         if one.marks is None or one.stuck_seconds is None:
             return False
         running = one.marks.running()
@@ -110,11 +112,11 @@ class Heartbeat:
         try:
             one.lease.extend()
         except LeaseLost:
-            with self._changed:  # nobody takes the marks away meanwhile
+            with self._changed:  # so that `limit` does not take the marks away meanwhile
                 self._watched.pop(one.lease.id, None)
                 if one.marks is not None:
-                    one.marks.stop[0] = 1  # whatever it still does will not count
-        except Exception as error:  # whatever it is, the other leases need this thread
+                    one.marks.stop[0] = 1  # its settle would be refused anyway
+        except Exception as error:  # the other leases need this thread
             if not isinstance(error, AWAY):
-                logger.warning("lease %d: its heartbeat failed: %s", one.lease.id, error)
-            one.next_beat = time.monotonic() + one.lease_seconds / _BEATS / 4  # the database is away: soon again
+                logger.warning("lease %d: heartbeat failed: %s", one.lease.id, error)
+            one.next_beat = time.monotonic() + one.lease_seconds / _BEATS / 4  # retry soon

@@ -1,4 +1,4 @@
-"""How an idle worker waits: until the log grows, until something is due, and never for long."""
+"""How an idle worker waits: until the log grows or something is due, with an upper limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.log.log import Log
 
 
 class IdlePoll:
-    """Looks at the end of the log, which is cheap, and returns when a claim is worth its while."""
+    """Waiting by polling the end of the log, which is cheaper than a claim."""
 
     def __init__(self, log: Log, stopping: threading.Event, until: Callable[[], bool] = lambda: False) -> None:
         self._log = log
@@ -22,20 +22,20 @@ class IdlePoll:
         self._pause = POLL_FIRST_SECONDS
 
     def found(self) -> None:
-        """There was work: look often again."""
+        """Poll often again: there was work."""
         self._pause = POLL_FIRST_SECONDS
 
     def wait(self, idle: Idle) -> None:
-        """Return when a new claim may find something, or when it is time to end."""
+        """Return when a claim may find something, or when stopping."""
         due = time.monotonic() + min(IDLE_CLAIM_SECONDS, IDLE_CLAIM_SECONDS if idle.seconds is None else idle.seconds)
         while not self._stopping.wait(min(self._pause, max(0.0, due - time.monotonic()))):
             self._pause = min(1.5 * self._pause, POLL_MOST_SECONDS)
-            behind = idle.horizon < idle.end  # somebody is still appending below, or other workers hold the lanes
-            if self._until() or time.monotonic() >= due or idle.paused or behind or self._grew(idle.end):
+            unseen = idle.horizon < idle.end  # an append is still open, or other workers hold the lanes
+            if self._until() or time.monotonic() >= due or idle.paused or unseen or self._grew(idle.end):
                 return
 
     def _grew(self, end: int) -> bool:
         try:
             return self._log.end() > end
         except AWAY:
-            return True  # the claim will say so
+            return True  # let the claim report it

@@ -1,4 +1,4 @@
-"""One look-out an engine process: it watches the log for all groups that have nothing to do, and wakes them."""
+"""One look-out per engine process: it watches the log for all idle groups, and wakes their workers."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from penstock.errors import AWAY
 from penstock.log.log import Log
 
 logger = logging.getLogger("penstock")
-_GROWTH = 1.1  # of the pause between two looks: it stays at a tenth of the time since something happened
-_FEW = 2  # workers that a notification wakes without a look: a claim that finds nothing costs no more than one
-_LINGER_SECONDS = 1.0  # appenders go on notifying for so long after the last worker has found something
-_RETRY_SECONDS = (0.1, 5.0)  # between two tries to connect: it doubles from the first to the last
+_GROWTH = 1.1  # of the pause between two looks: keeps it at a tenth of the time since something happened
+_FEW = 2  # so few workers are woken without a look: a claim that finds nothing costs no more than a look
+_LINGER_SECONDS = 1.0  # appenders keep notifying this long after the last worker found something
+_RETRY_SECONDS = (0.1, 5.0)  # between attempts to connect: first and longest; it doubles
 
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """One group's worker. It has a place at the look-out for as long as it lives."""
+    """A group's worker, as the look-out sees it; lives as long as the worker."""
 
     woken: threading.Event = field(default_factory=threading.Event)
-    idle: Idle | None = None  # what its last claim said, while it waits
-    due: float = math.inf  # when time alone is a reason to claim
+    idle: Idle | None = None  # the answer to its last claim, while it waits
+    due: float = math.inf  # when to claim even if nothing changed
     pause: float = field(default_factory=lambda: LOOK_FIRST_SECONDS)
     next_look: float = 0.0
-    not_before: float = 0.0  # what was true at its last claim is no reason to claim again at once
-    seen: Look | None = None  # where the log stood before its last claim, as far as it is known
+    not_before: float = 0.0  # ignore until then what was true at its last claim
+    seen: Look | None = None  # the look before its last claim, if there was one
 
 
 class LookOut:
-    """Wakes workers when a claim may find something: the log grew, somebody did something, it is time.
+    """Wakes workers when a claim may find something: the log grew, an operator acted, or something is due.
 
-    Notifications make it quick where they arrive; everything is found without them, too.
+    Notifications only make it faster; polling finds everything without them.
     """
 
     def __init__(self, log: Log) -> None:
@@ -51,7 +51,7 @@ class LookOut:
         self._closing = False
         self._sight: Sight | None = None
         self._lost = False
-        self._waited = 0.0  # when somebody waited last
+        self._waited = 0.0  # when a worker last waited
         self._retry_at, self._retry_pause = 0.0, _RETRY_SECONDS[0]
         self._kick, self._kicked = os.pipe()
         for one in (self._kick, self._kicked):
@@ -59,15 +59,15 @@ class LookOut:
         self._kick_poll = select.poll()
         self._kick_poll.register(self._kick, select.POLLIN)
         self._thread = threading.Thread(target=self._run, name="penstock-look-out", daemon=True)
-        self.woke: Counter[str] = Counter()  # why, for those who wonder: notified, polled, due
+        self.woke: Counter[str] = Counter()  # by reason: notified, polled, due
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Wake everybody, for good."""
+        """Wake all workers and stop the thread."""
         self._closing = True
-        self._stir()
+        self._interrupt()
         if self._thread.is_alive():
             self._thread.join()
         with self._lock:
@@ -77,12 +77,12 @@ class LookOut:
 
     @property
     def listens(self) -> bool:
-        """Whether notifications arrive."""
+        """Whether notifications arrive; if not, the look-out polls."""
         sight = self._sight
         return sight is not None and sight.listens
 
     def wait(self, waiter: Waiter, idle: Idle, stopping: threading.Event) -> None:
-        """Return when a new claim may find something, or when it is time to end."""
+        """Return when a claim may find something, or when stopping."""
         patience = max(IDLE_CLAIM_SECONDS, len(self._waiting) / IDLE_CLAIMS_PER_SECOND)
         waiter.due = time.monotonic() + min(patience, math.inf if idle.seconds is None else idle.seconds)
         waiter.next_look = time.monotonic()  # something may have happened since the claim
@@ -90,17 +90,17 @@ class LookOut:
         waiter.idle = idle
         with self._lock:
             self._waiting.add(waiter)
-        self._stir()
+        self._interrupt()
         if not stopping.is_set() and not self._closing:
             waiter.woken.wait()
         waiter.woken.clear()
         with self._lock:
             self._waiting.discard(waiter)
 
-    def _stir(self) -> None:
+    def _interrupt(self) -> None:
         with self._lock:
             if self._kicked >= 0:
-                with suppress(BlockingIOError):  # full: it will stir anyway
+                with suppress(BlockingIOError):  # full: it wakes up anyway
                     os.write(self._kicked, b"!")
 
     # --- the thread ----------------------------------------------------------------------------------------------
@@ -111,18 +111,18 @@ class LookOut:
                 self._watch()
             except AWAY as error:
                 self._lose(error)
-            except Exception as error:  # a look-out that has ended would leave its workers asleep
+            except Exception as error:  # without the look-out its workers would sleep on
                 logger.warning("look-out: %s: %s", type(error).__name__, error)
                 self._lose(error)
-        self._let_go()
+        self._disconnect()
 
     def _watch(self) -> None:
-        """One round: look, wake whom it concerns, wait for the next reason to look."""
+        """Do one round: look, wake workers, wait for the next reason to look."""
         sight = self._sight or self._connect()
         with self._lock:
             waiting = list(self._waiting)
         if sight is None:
-            self._wait_blind(waiting)
+            self._wait_disconnected(waiting)
             return
         now = time.monotonic()
         if not waiting:
@@ -132,7 +132,7 @@ class LookOut:
             self._nap(sight, left if left > 0 else None)
             return
         self._waited = now
-        sight.expect(True)  # before the look: whoever appends after it will notify
+        sight.expect(True)  # before the look, so that later appends notify us
         if any(min(one.next_look, one.due) <= now for one in waiting):
             self._look(sight, waiting, "polled")
             return
@@ -146,12 +146,12 @@ class LookOut:
                 self._wake(one, None, "notified")
 
     def _nap(self, sight: Sight, seconds: float | None) -> bool:
-        """Whether a notification came."""
-        heard = sight.wait(seconds, self._kick)
-        self._quiet_kick()
-        return heard
+        """Wait; return whether a notification came."""
+        notified = sight.wait(seconds, self._kick)
+        self._clear_kick()
+        return notified
 
-    def _quiet_kick(self) -> None:
+    def _clear_kick(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._kick, 4096)
 
@@ -176,7 +176,7 @@ class LookOut:
         if idle.paused:
             return None
         early = why != "notified" and now < one.not_before
-        # What is not committed yet is not worth a claim. One that failed does not know how far it looked.
+        # Ignore what is not committed yet. A claim that failed (horizon 0) does not know how far it looked.
         if look.horizon > idle.horizon and not (early and idle.horizon == 0):
             return why
         return None
@@ -201,43 +201,43 @@ class LookOut:
         return self._sight
 
     def _lose(self, error: Exception) -> None:
-        """Say so once; try again at once, and then more and more slowly."""
+        """Drop the connection and log it once; reconnect at once, then with growing pauses."""
         if not self._lost:
             logger.warning("look-out: %s", error)
         self._lost = True
         had = self._sight is not None
-        self._let_go()
+        self._disconnect()
         self._retry_at = 0.0 if had else time.monotonic() + self._retry_pause
         self._retry_pause = min(2 * self._retry_pause, _RETRY_SECONDS[1])
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         sight, self._sight = self._sight, None
         if sight is not None:
             sight.close()
 
-    def _wait_blind(self, waiting: list[Waiter]) -> None:
-        """The database is away: workers whose time has come find out for themselves."""
+    def _wait_disconnected(self, waiting: list[Waiter]) -> None:
+        """Wait without a connection; wake workers that are due, to see for themselves."""
         now = time.monotonic()
         for one in waiting:
             if now >= one.due:
                 self._wake(one, None, "due")
         due = min([self._retry_at, *(one.due for one in waiting if now < one.due)])
         self._kick_poll.poll(math.ceil(1000 * max(0.0, due - time.monotonic())))
-        self._quiet_kick()
+        self._clear_kick()
 
 
 @dataclass(frozen=True, slots=True)
 class IdleWatch:
-    """How a worker waits that has a look-out."""
+    """Waiting with the help of a look-out."""
 
     lookout: LookOut
     waiter: Waiter
     stopping: threading.Event
 
     def found(self) -> None:
-        """There was work: look often again."""
+        """Look often again: there was work."""
         self.waiter.pause = LOOK_FIRST_SECONDS
 
     def wait(self, idle: Idle) -> None:
-        """Return when a new claim may find something, or when it is time to end."""
+        """Return when a claim may find something, or when stopping."""
         self.lookout.wait(self.waiter, idle, self.stopping)

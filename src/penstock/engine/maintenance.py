@@ -1,4 +1,4 @@
-"""What every engine does around its workers: reap, notice that everything is drained, and stop."""
+"""What every engine does around its workers: reap, end a drain, stop."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Engine(ABC):
     `start`, then `wait`; `stop` may be called by any thread, and by a signal handler.
     """
 
-    tick = 0.05  # seconds between two looks at whether there is anything to do here
-    drain_look = 0.05  # and at whether everything is drained
+    tick = 0.05  # seconds between two rounds of maintenance
+    drain_look = 0.05  # seconds between two drain checks
 
     def __init__(self, log: Log, served: Sequence[Served], *, until_drained: bool) -> None:
         self._log = log
@@ -36,22 +36,22 @@ class Engine(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Declare the groups and begin to work."""
+        """Declare the groups and start to work."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End gracefully: running handlers get their time, what was never started goes back. Returns at once."""
+        """Stop gracefully: running handlers may finish, the rest is released. Returns at once."""
 
     @abstractmethod
     def quiet(self, quiet: bool) -> None:
-        """Finish what is claimed and claim nothing new; or continue."""
+        """Finish what is claimed and claim nothing new; False to resume."""
 
     @abstractmethod
     def snapshot(self) -> dict[str, dict[str, int]]:
-        """The counters of every group, as of now."""
+        """Return the counters of every group as of now."""
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Return True when all work has ended; raises what ended it, if that was an error."""
+        """Return True when everything has stopped, False after `seconds`; raise the error that stopped it, if any."""
         if not self._ended.wait(seconds):
             return False
         if self._error is not None:
@@ -60,18 +60,18 @@ class Engine(ABC):
 
     @property
     def seconds(self) -> float:
-        """How long it has been at work."""
+        """Seconds since the engine was made."""
         return time.monotonic() - self._began
 
     @property
     def paused(self) -> dict[str, str]:
-        """Groups that could not be drained, and why."""
+        """Groups that could not be drained, with the reason."""
         return self._left.paused
 
     # --- for the engines -----------------------------------------------------------------------------------------
 
     def _thread(self, work: Callable[[], None], name: str) -> None:
-        """Work in a thread of its own; an error in it ends the engine."""
+        """Run in a new thread; an error in it stops the engine."""
 
         def run() -> None:
             try:
@@ -87,17 +87,16 @@ class Engine(ABC):
         self.stop()
 
     def _maintain(self) -> None:
-        """Start the thread that reaps now and then, ends a drain when it is done, and cleans up after the workers."""
+        """Start the thread that reaps, ends a finished drain, and cleans up after the workers."""
         threading.Thread(target=self._keep, name="penstock-keeper", daemon=True).start()
 
     def _keep(self) -> None:
         next_reap, next_look = time.monotonic() + _REAP_SECONDS, 0.0
-        own = [(one.stream, one.group) for one in self._served]
         try:
             while any(thread.is_alive() for thread in self._threads) and not self._stopping.wait(self.tick):
                 self._tick()
                 if time.monotonic() >= next_reap:
-                    try_once(lambda: self._log.reap(groups=own), "reap")
+                    self._reap()
                     next_reap = time.monotonic() + _REAP_SECONDS
                 if self._until_drained and time.monotonic() >= next_look:
                     if self._may_be_drained() and self._left.look():
@@ -111,13 +110,18 @@ class Engine(ABC):
             self._close()
             self._ended.set()
 
-    def _tick(self) -> None:  # noqa: B027 - most engines have nothing to do
-        """Something to do now and then."""
+    def _reap(self) -> None:
+        """Take back expired leases of our own groups; an outage leaves them to the next time."""
+        own = [(one.stream, one.group) for one in self._served]
+        try_once(lambda: self._log.reap(groups=own), "reap")
+
+    def _tick(self) -> None:  # noqa: B027 - optional
+        """Do periodic work of the engine's own."""
 
     def _may_be_drained(self) -> bool:
-        """Whether it is worth asking the database."""
+        """Whether a drain check is worth a query."""
         return True
 
     @abstractmethod
     def _close(self) -> None:
-        """All threads have ended."""
+        """Clean up; all threads have ended."""

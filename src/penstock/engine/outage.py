@@ -1,4 +1,4 @@
-"""Doing something again while the database is away."""
+"""Retry while the database is unreachable."""
 
 from __future__ import annotations
 
@@ -13,50 +13,49 @@ from penstock.errors import AWAY, LeaseLost, PenstockError
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock")
-_PAUSE_SECONDS = (0.1, 5.0)  # between two tries: it doubles from the first to the last
-_SAID_SECONDS = 30.0  # between two lines about the same outage
+_PAUSE_SECONDS = (0.1, 5.0)  # between retries: first and longest; it doubles
+_LOG_SECONDS = 30.0  # between two log lines about the same error
 
 
 class Outage:
-    """What is said about a database that is away: when it begins, when it becomes another one, now and then while it
-    lasts, and when it ends.
+    """The log lines about an outage of the database: when it begins, when its error changes, every 30 s, when it ends.
 
-    Many threads of an engine notice the same outage; one of them says so.
+    Many threads notice the same outage; only one of them logs it.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._lock = threading.Lock()
         self._began: float | None = None
-        self._said: dict[str, float] = {}  # by the error's code
+        self._logged: dict[str, float] = {}  # when, by error code
 
     def goes_on(self, name: str, error: PenstockError) -> None:
-        """Something failed because of it."""
+        """Log that something failed because of it, unless that was logged lately."""
         with self._lock:
             now = self._now()
             if self._began is None:
                 self._began = now
-                self._said.clear()
-            if now < self._said.get(error.code, -_SAID_SECONDS) + _SAID_SECONDS:
+                self._logged.clear()
+            if now < self._logged.get(error.code, -_LOG_SECONDS) + _LOG_SECONDS:
                 return
-            self._said[error.code] = now
+            self._logged[error.code] = now
         logger.warning("%s: waiting for the database: %s", name, error)
 
     def is_over(self, name: str) -> None:
-        """Something that had failed worked."""
+        """Log the end, once: something that had failed worked."""
         with self._lock:
             began, self._began = self._began, None
         if began is not None:
             logger.warning("%s: the database is back after %.1f s", name, self._now() - began)
 
 
-_outage = Outage()  # of this process
+_outage = Outage()  # shared by all threads of this process
 
 
 def patiently(
     do: Callable[[], T], name: str, observers: Observers, stopping: threading.Event, outage: Outage = _outage
 ) -> T | None:
-    """Do it until it is done; it must be safe to repeat. None if the lease is lost, or when stopped meanwhile."""
+    """Retry until it works; `do` must be safe to repeat. None if the lease is lost, or when stopped."""
     pause, most = _PAUSE_SECONDS
     failed = False
     while True:
@@ -80,7 +79,7 @@ def patiently(
 
 
 def try_once(do: Callable[[], T], name: str, outage: Outage = _outage) -> T | None:
-    """Do it now, or leave it to the next time if the database is away."""
+    """Try once; None, and a log line, if the database is unreachable."""
     try:
         return do()
     except AWAY as error:

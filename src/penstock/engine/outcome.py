@@ -1,4 +1,4 @@
-"""What a run did."""
+"""The outcome of a run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from penstock.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did: the counters of every group, and the groups that ended paused, with the reason."""
+    """The counters of every group, and the groups that ended paused, with the reason."""
 
     groups: Mapping[str, Mapping[str, int]]
     paused: Mapping[str, str]
     seconds: float = 0.0
 
     def line(self) -> str:
-        """All of it on one line."""
+        """Format it as one line."""
         counts = " ".join(f"{name}={count:,}" for name, count in total(self.groups.values()).items())
         paused = "".join(f" paused={name} ({why})" for name, why in self.paused.items())
         return f"stopped after {self.seconds:.1f} s: groups={len(self.groups)} {counts}{paused}"
@@ -28,17 +28,17 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class PoolOutcome(Outcome):
-    """What all processes did together; of one that was killed, what it had reported."""
+    """The outcome of all pool processes together; for one that was killed, as of its last report."""
 
     member_deaths: int = 0
 
     def line(self) -> str:
-        """All of it on one line."""
+        """Format it as one line."""
         return f"{Outcome.line(self)} member_deaths={self.member_deaths:,}"
 
 
 def check_processes(count: Any) -> int:
-    """A number of processes that can be had."""
+    """Return the number if it is within limits; `InvalidInput` otherwise."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PROCESSES:
         raise InvalidInput(f"processes must be a whole number between 1 and {PROCESSES}, not {count!r}.")
     return count

@@ -1,4 +1,4 @@
-"""Leases that are claimed and read while another one is worked on."""
+"""Claim and read the next leases while one is being worked on."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from penstock.core.lease import Idle
 from penstock.engine.handlers.state import LeaseState
 from penstock.log.lease import Lease
 
-_BUSY = 500  # events: a lease of a lane that is so large will not be the last
-_MARGIN = 3  # times what the last claim took
+_BUSY = 500  # events: after a lease this large, expect another
+_MARGIN = 3  # times the duration of the last claim
 _MARGIN_SECONDS = 0.05
-_DEEP = 2  # leases ahead where reading takes longer than handling
+_DEEP = 2  # leases to prefetch if reading takes longer than handling
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A lease, the state of its keys as it was when it was claimed, and how long all that took."""
+    """A lease, the state of its keys, and the seconds it took to claim and read them."""
 
     lease: Lease
     state: LeaseState
@@ -28,7 +28,7 @@ class Taken:
 
 
 class Prefetch:
-    """Claims in threads of its own. One lease ahead is enough, unless it takes longer to read one than to handle it."""
+    """Claims in background threads: one lease ahead, or two if reading takes longer than handling."""
 
     def __init__(self, claim: Callable[[int], Taken | Idle], group: str) -> None:
         self._claim = claim
@@ -41,25 +41,25 @@ class Prefetch:
 
     @property
     def more(self) -> bool:
-        """Whether it looked as if there were more behind the last range."""
+        """Whether more events seemed to follow the last range."""
         return self._more
 
     def handled(self, seconds: float) -> None:
-        """The last lease took so long."""
+        """Note how long the last lease took."""
         self._handled = seconds
 
-    def fetch(self, behind: Taken, limit: Callable[[], int], claimed: int, seconds: float) -> None:
-        """Claim what comes behind a lease, if it looks as if there were more: a trickle is not worth it.
+    def fetch(self, current: Taken, limit: Callable[[], int], claimed: int, seconds: float) -> None:
+        """Claim what follows the current lease, if there seems to be more.
 
-        The lease in hand takes about so many `seconds`: not earlier than needed, so that nobody hoards work.
+        The current lease takes about `seconds`: wait until shortly before its end, so as not to hoard work.
         """
-        lease = behind.lease
-        if lease.is_range:  # a few retries in between say nothing about what comes behind
+        lease = current.lease
+        if lease.is_range:  # a lease of retries says nothing about what follows
             self._more = len(lease) >= min(claimed, _BUSY) if lease.left is None else lease.left > 0
         if not self._more:
             return
-        wanted = _DEEP if behind.seconds > self._handled else 1
-        delay = max(0.0, seconds - _MARGIN * behind.seconds - _MARGIN_SECONDS)
+        wanted = _DEEP if current.seconds > self._handled else 1
+        delay = max(0.0, seconds - _MARGIN * current.seconds - _MARGIN_SECONDS)
         self._hurry.clear()
         while len(self._coming) < wanted:
             self._coming.append(self._threads.submit(self._later, delay, limit))
@@ -69,7 +69,7 @@ class Prefetch:
         return Idle(None) if self._closing else self._claim(limit())
 
     def next(self) -> Taken | None:
-        """The lease that was claimed first, if there is one."""
+        """Return the oldest prefetched lease, if any; a delayed claim starts at once."""
         self._hurry.set()
         while self._coming:
             found = self._coming.popleft().result()
@@ -78,7 +78,7 @@ class Prefetch:
         return None
 
     def take_all(self) -> list[Taken]:
-        """Whatever was claimed and not handed out; what has not begun does not begin."""
+        """Return all leases that were claimed and not used; cancel claims that have not begun."""
         found = []
         self._closing = True
         while (one := self.next()) is not None:
@@ -87,5 +87,5 @@ class Prefetch:
         return found
 
     def close(self) -> None:
-        """End its threads; nothing may be coming any more."""
+        """Stop the threads; call `take_all` before."""
         self._threads.shutdown()

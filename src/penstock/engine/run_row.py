@@ -1,4 +1,4 @@
-"""The row of a run: written at its start, kept alive by a thread, obeyed, and ended with an outcome."""
+"""The row of a run in `runs`: written at its start, kept alive by a thread, and closed with an outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _END_TRIES = 3
 
 
 class RunRow:
-    """One row of `runs`. What goes wrong with it is said, and stops nobody."""
+    """One row of `runs`. Errors are logged, and never stop the run."""
 
     def __init__(self, log: Log, run: int, obey: Callable[[str], None]) -> None:
         self.id = run
@@ -33,11 +33,11 @@ class RunRow:
         self._thread = threading.Thread(target=self._run, name="penstock-run", daemon=True)
 
     def start(self) -> None:
-        """Keep it alive from here on."""
+        """Start the heartbeat; it also delivers operators' orders to `obey`."""
         self._thread.start()
 
     def end(self, outcome: str | None) -> None:
-        """The run is over; without an outcome the row is somebody else's to end."""
+        """Stop the heartbeat and write the outcome; None leaves that to another process."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(limits.RUN_BEAT_SECONDS)
@@ -46,7 +46,7 @@ class RunRow:
                 self._log.end_run(self.id, str(outcome))
                 return
             except AWAY as error:
-                logger.warning("run %d: its end could not be written down: %s", self.id, error)
+                logger.warning("run %d: its outcome could not be stored: %s", self.id, error)
             except PenstockError as error:
                 logger.warning("run %d: %s", self.id, error)
                 return
@@ -54,16 +54,16 @@ class RunRow:
     def _run(self) -> None:
         while not self._ended.wait(limits.RUN_BEAT_SECONDS):
             try:
-                self._hear(self._log.beat_run(self.id))
+                self._follow(self._log.beat_run(self.id))
                 self._away = False
-            except PenstockError as error:  # the database is away, and the workers say so, too
+            except PenstockError as error:  # logged once: the workers report outages, too
                 if not self._away:
                     logger.warning("run %d: no heartbeat: %s", self.id, error)
                 self._away = True
 
-    def _hear(self, wanted: str) -> None:
+    def _follow(self, wanted: str) -> None:
         if wanted != self._wanted and not self._ended.is_set():
-            logger.warning("run %d: an operator wants it to %s", self.id, _WORDS[wanted])
+            logger.warning("run %d: an operator asked it to %s", self.id, _VERBS[wanted])
             self._wanted = wanted
             self._obey(wanted)
 
@@ -71,15 +71,15 @@ class RunRow:
 def _version() -> str:
     try:
         return metadata.version("penstock")
-    except metadata.PackageNotFoundError:  # run from a folder that was never installed
+    except metadata.PackageNotFoundError:  # not installed: run from a source folder
         return "unknown"
 
 
-_WORDS = {"run": "go on", "quiet": "claim nothing new", "stop": "stop"}
+_VERBS = {"run": "continue", "quiet": "claim nothing new", "stop": "stop"}
 
 
 def begin(log: Log, engine: str, groups: Sequence[str], app: str | None = None) -> int | None:
-    """Write the row; None, and a warning, where the role may not."""
+    """Write the row; None, and a warning, if the role may not."""
     host, pid = socket.gethostname(), os.getpid()
     new = NewRun(f"{host}/{pid}", app, engine, _version(), host, pid, groups)
     try:
@@ -87,13 +87,13 @@ def begin(log: Log, engine: str, groups: Sequence[str], app: str | None = None) 
     except AWAY:
         raise
     except PenstockError as error:
-        logger.warning("this run has no row in `runs`, and cannot be stopped from afar: %s", error)
+        logger.warning("this run has no row in `runs` and cannot be stopped with `penstock stop`: %s", error)
         return None
 
 
 @contextmanager
 def sharing(log: Log, run: int | None, obey: Callable[[str], None]) -> Iterator[None]:
-    """One of several processes of a run: it hears what is wanted; the foreground process ends the row."""
+    """Follow the orders to a run in one of its pool processes; the foreground process closes the row."""
     row = None if run is None else RunRow(log, run, obey)
     if row is not None:
         row.start()
@@ -108,7 +108,7 @@ def sharing(log: Log, run: int | None, obey: Callable[[str], None]) -> Iterator[
 def running(
     log: Log, engine: str, groups: Sequence[str], app: str | None, obey: Callable[[str], None]
 ) -> Iterator[int | None]:
-    """The row of a run for as long as the block takes; its outcome is `stopped`, or the error that ended it."""
+    """Keep a row for the duration of the block; its outcome is `stopped`, or the error that ended it."""
     run = begin(log, engine, groups, app)
     row = None if run is None else RunRow(log, run, obey)
     if row is not None:

@@ -1,4 +1,4 @@
-"""From what became of a lease's events to one settle, and to another one where the database refuses an effect."""
+"""Turn the results of a lease into one settle; settle again without an effect that the database refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.log.lease import Lease
 
 
 class LeaseSettlement:
-    """One lease's settle. It may be repeated: after an answer that was lost it says the same again."""
+    """The settle of one lease. Safe to repeat after a lost answer: it reports the same again."""
 
     def __init__(self, lease: Lease, work: Work, *, opens_circuit: bool = True) -> None:
         self._lease = lease
@@ -25,15 +25,15 @@ class LeaseSettlement:
 
     @property
     def count(self) -> int:
-        """How many events it is about."""
+        """The number of events of the lease."""
         return len(self._work.events)
 
     def settle(self) -> Settled:
-        """Report everything in one transaction. An effect that is refused fails the one event that asked for it."""
+        """Report everything in one transaction. A refused effect fails only the event that asked for it."""
         while True:
-            said = _settlement(self._lease, self._work, self._refused, self._unavailable)
+            settlement = _settlement(self._lease, self._work, self._refused, self._unavailable)
             try:
-                return self._lease.apply(said)
+                return self._lease.apply(settlement)
             except DuplicateMismatch as error:
                 culprit = _emitter(self._work, error, self._refused)
                 if culprit is None:
@@ -41,7 +41,7 @@ class LeaseSettlement:
                 self._refused[culprit] = fingerprint.of_text(error.code, error.message)
 
     def give_up(self, error: Exception) -> Settled:
-        """The settle itself is impossible. An event that is alone with it is to blame; several go back unblamed."""
+        """End a lease that cannot be settled: fail a single event, release several unblamed."""
         if len(self._work.events) > 1 or isinstance(error, StateConflict):
             return self._lease.release()
         failure = fingerprint.of_text(codec.error_code(error), f"settle_failed: {codec.error_text(error)}")
@@ -52,8 +52,8 @@ class LeaseSettlement:
 def _settlement(lease: Lease, work: Work, refused: Mapping[int, Failure], unavailable: Failure | None) -> Settlement:
     offsets = work.events.offsets
     failed = {**work.failed, **refused}
-    resting = _resting(work, refused)
-    back = {offsets[place] for place in (*work.unfinished(), *resting)}
+    dependents = _dependents(work, refused)
+    back = {offsets[place] for place in (*work.unfinished(), *dependents)}
     rows = {offsets[place] for place in (*failed, *work.dead, *work.suspects)}
     upto, back = lease.split(back, rows, work.touched())
     partly = bool(failed or work.dead or work.suspects or back or upto != lease.row.high)
@@ -64,12 +64,12 @@ def _settlement(lease: Lease, work: Work, refused: Mapping[int, Failure], unavai
         suspects={offsets[place]: why for place, why in work.suspects.items()},
         upto=upto,
         unavailable=unavailable,
-        event_effects=_effects(work, {*refused, *resting}, partly=partly),
+        event_effects=_effects(work, {*refused, *dependents}, partly=partly),
     )
 
 
-def _resting(work: Work, refused: Mapping[int, Failure]) -> set[int]:
-    """What its key did behind a refused event may rest on it, and goes back with it."""
+def _dependents(work: Work, refused: Mapping[int, Failure]) -> set[int]:
+    """Return later events of a refused event's key: they may depend on it, and are released with it."""
     first: dict[str, int] = {}
     for place in sorted(refused):
         if (key := work.events.ordering_keys[place]) is not None:
@@ -83,8 +83,10 @@ def _resting(work: Work, refused: Mapping[int, Failure]) -> set[int]:
 
 
 def _effects(work: Work, without: Set[int], *, partly: bool) -> dict[int, Effects]:
-    """What the events that succeeded ask for, each under its own offset. State that was put together by key stands with
-    its last writer, and names all of them where a part of the lease did not succeed."""
+    """Return the effects of the events that succeeded, by offset.
+
+    State that was merged by key belongs to its last writer; all writers are named if part of the lease did not succeed.
+    """
     offsets = work.events.offsets
     state: dict[int, dict[str, dict[str, Any]]] = {}
     emit: dict[int, list[NewEvent]] = {}
@@ -108,7 +110,7 @@ def _effects(work: Work, without: Set[int], *, partly: bool) -> dict[int, Effect
 
 
 def _emitter(work: Work, error: DuplicateMismatch, refused: Mapping[int, Failure]) -> int | None:
-    """Who emitted the event whose id is taken."""
+    """Find the event that emitted the id that is taken."""
     taken = error.details.get("event_id")
     for place, one in work.effects.items():
         if place not in refused and any(event.event_id == taken for event, _ in one.emit):

@@ -1,4 +1,4 @@
-"""How often Python threads take turns while an engine works."""
+"""Switch Python threads more often while an engine works."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ _SECONDS = 0.0005
 
 @contextmanager
 def quick_turns() -> Iterator[None]:
-    """A handler that computes gives way to the thread that reads ahead; at the interpreter's own pace that thread would
-    wait 5 ms for each of its many small steps."""
+    """Make busy handlers yield to the prefetch thread, whose many small steps would wait 5 ms each by default."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, _SECONDS))
     try:

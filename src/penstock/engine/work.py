@@ -1,4 +1,4 @@
-"""A lease in work: its events, what became of them so far, and what they ask for."""
+"""A lease in progress: its events, their results so far, and their effects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNFINISHED = re.compile(b"[^%c%c]" % (Mark.DONE, Mark.FAILED), re.DOTALL)
 
 @dataclass(slots=True)
 class Work:
-    """All places are counted from the first event of the lease."""
+    """The results of a lease. All places count from its first event."""
 
     events: Events
     token: int
@@ -30,18 +30,18 @@ class Work:
     unavailable: Failure | None = None
     effects: dict[int, Recorded] = field(default_factory=dict)
     written: dict[str, Written] = field(default_factory=dict)
-    writers: dict[str, list[int]] = field(default_factory=dict)  # whose writes `written` holds
+    writers: dict[str, list[int]] = field(default_factory=dict)  # places of the events whose writes `written` holds
     emit: list[tuple[int, NewEvent]] = field(default_factory=list)
-    suspects: dict[int, Failure] = field(default_factory=dict)  # called together, and one of them is to blame
-    deaths: int = 0  # processes that ended under its hands
-    began: float | None = None  # when its first event was handed to a process that was ready
-    marked: bytes | None = None  # the marks as they were in the end
+    suspects: dict[int, Failure] = field(default_factory=dict)  # called together; one of them is to blame
+    deaths: int = 0  # handler processes that stopped unexpectedly
+    began: float | None = None  # when its first event went to a process that had loaded
+    marked: bytes | None = None  # the final marks
 
     def __post_init__(self) -> None:
         self.marks.begin(len(self.events))
 
     def add(self, report: Report) -> None:
-        """Some more of it was run."""
+        """Add the results of a part."""
         self.failed |= report.failed
         self.dead |= report.dead
         self.suspects |= report.suspects
@@ -53,28 +53,28 @@ class Work:
         self.emit += report.emit
 
     def blame(self, place: int, failure: Failure) -> None:
-        """This event took its process down."""
+        """Fail an event that killed its process."""
         self.failed[place] = failure
         self.marks.events[place] = Mark.FAILED
 
     def suspect(self, places: Iterable[int], failure: Failure) -> None:
-        """One of these took its process down, and nobody knows which."""
+        """Note that one of these events killed its process, and it is not known which."""
         for place in places:
             self.suspects[place] = failure
             self.marks.events[place] = Mark.FAILED
 
     def finish(self) -> None:
-        """Nothing more is run: from here on the marks may serve another lease."""
+        """Copy the marks, so that they can be reused for the next lease."""
         self.marked = self.outcomes()
 
     def outcomes(self) -> bytes:
-        """One mark per event, as of now."""
+        """Return one mark per event, as of now."""
         return bytes(self.marks.events[: len(self.events)]) if self.marked is None else self.marked
 
     def touched(self) -> int:
-        """How far it came: behind this place nothing was begun."""
+        """Return the place after the last event that was touched."""
         return len(self.outcomes().rstrip(bytes([Mark.UNTOUCHED])))
 
     def unfinished(self) -> list[int]:
-        """Places of events that go back before the untouched end: left out, held, or met by an unavailable target."""
+        """Return places before `touched` that are released: skipped, held, or stopped by an unavailable target."""
         return [found.start() for found in _UNFINISHED.finditer(self.outcomes(), 0, self.touched())]

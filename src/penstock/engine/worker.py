@@ -1,4 +1,4 @@
-"""The loop of one group: claim, handle, settle; the next lease is read while this one is worked on."""
+"""The loop of one group: claim, handle, settle; the next lease is read while this one is handled."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from penstock.log.log import Log
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock")
-_REST_SECONDS = 0.1  # between two looks of a quiet worker at whether to go on
-_RELOAD_SECONDS = 2.0  # between two tries to load handlers again
-_GONE_SECONDS = 5.0  # between two looks for a group that was deleted
-_SETTLES = 2  # at a time: a lease of a few retries is handled before the one before it is settled
+_REST_SECONDS = 0.1  # between two checks whether to continue, while quiet
+_RELOAD_SECONDS = 2.0  # between two attempts to reload handlers
+_GONE_SECONDS = 5.0  # between two checks for a group that was deleted
+_SETTLES = 2  # at a time: a lease of a few retries is handled before the previous one is settled
 
 
 class Executor(Protocol):
@@ -46,17 +46,17 @@ class Executor(Protocol):
     marks: Marks
 
     def start(self) -> bool:
-        """Have everything ready; False if that is to be tried again later."""
+        """Get ready; False to retry later."""
 
     def run(self, work: Work) -> None:
-        """Run what is untouched until the end, or until the stop flag is up."""
+        """Run the untouched events, until the end or the stop flag."""
 
     def stop(self) -> None:
-        """Give everything back."""
+        """Free all resources."""
 
 
 def executor_for(subscription: Subscription, modules: tuple[str, ...]) -> Executor:
-    """Where the handlers of a subscription run; a child loads these modules beforehand."""
+    """Make the executor of a subscription; a child process imports these modules early."""
     if subscription.policy.isolation == "inline":
         return Inline(subscription)
     return Supervised(subscription, modules)
@@ -64,9 +64,9 @@ def executor_for(subscription: Subscription, modules: tuple[str, ...]) -> Execut
 
 @dataclass(slots=True)
 class Worker:
-    """Works for one group until it is told to stop. `run` is called by one thread, `stop` by any.
+    """The worker of one group. One thread calls `run`; any thread may call `stop`.
 
-    `work` may be called again and again, and finds everything warm; `close` ends it for good.
+    `work` may be called many times and keeps its processes between calls; `close` is final.
     """
 
     log: Log
@@ -74,10 +74,10 @@ class Worker:
     claimed_by: str
     heartbeat: Heartbeat
     observers: Observers
-    until: Callable[[], bool] = lambda: False  # asked between two leases: whether to end here
-    idle: Idle | None = None  # what the last look said, if it found nothing
-    run_id: int | None = None  # whose row in `runs` the leases name
-    lookout: LookOut | None = None  # who watches the log for us; without one we do it ourselves
+    until: Callable[[], bool] = lambda: False  # checked between two leases: whether to return
+    idle: Idle | None = None  # the answer to the last claim, if it found nothing
+    run_id: int | None = None  # the row in `runs` that leases refer to
+    lookout: LookOut | None = None  # without one, an idle worker polls
     _stopping: threading.Event = field(default_factory=threading.Event)
     _quiet: threading.Event = field(default_factory=threading.Event)
     _waiter: Waiter = field(default_factory=Waiter)
@@ -85,8 +85,8 @@ class Worker:
     _prefetch: Prefetch = field(init=False)
     _settler: ThreadPoolExecutor = field(init=False)
     _settles: deque[Future[None]] = field(default_factory=deque)
-    _brought: threading.Event = field(default_factory=threading.Event)  # a settle left something to be claimed again
-    _told: str | None = None  # what was last said about a target that is down
+    _came_back: threading.Event = field(default_factory=threading.Event)  # a settle left something to claim again
+    _warned: str | None = None  # the last warning about an unavailable target
     _pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
@@ -97,13 +97,13 @@ class Worker:
         self._settler = ThreadPoolExecutor(_SETTLES, f"penstock-settle-{self.subscription.group}")
 
     def stop(self) -> None:
-        """End gracefully: running handlers get their time, what was never started goes back."""
+        """Stop gracefully: running handlers may finish, the rest is released."""
         self._stopping.set()
         self._waiter.woken.set()
         self._executor.marks.stop[0] = 1
 
     def quiet(self, quiet: bool) -> None:
-        """Finish what is claimed and claim nothing new; or go on."""
+        """Finish what is claimed and claim nothing new; False to resume."""
         if quiet:
             self._quiet.set()
         else:
@@ -111,14 +111,14 @@ class Worker:
         self._waiter.woken.set()
 
     def run(self) -> None:
-        """Claim, handle and settle until stopped, and give everything back."""
+        """Claim, handle and settle until stopped, then free all resources."""
         try:
             self.work()
         finally:
             self.close()
 
     def work(self) -> None:
-        """Claim, handle and settle until stopped, or until `until` says so."""
+        """Claim, handle and settle until stopped, or until `until` returns True."""
         pace = self._pace
         waiting = self._waiting()
         try:
@@ -132,12 +132,12 @@ class Worker:
                     continue
                 if pace.careful:
                     self._wait_for_settles()
-                    self._give_back_ahead()
+                    self._release_prefetched()
                 limit = pace.limit
                 found = self._prefetch.next() or self._claim_now(limit)
                 self.idle = found if isinstance(found, Idle) else None
                 if isinstance(found, Idle):
-                    self._tell(found)
+                    self._warn(found)
                     waiting.wait(found)
                     continue
                 waiting.found()
@@ -150,22 +150,22 @@ class Worker:
             try:
                 self._wait_for_settles()
             finally:
-                self._give_back_ahead()
+                self._release_prefetched()
 
     def close(self) -> None:
-        """Nothing more is to be done."""
+        """Free all resources; the worker cannot be used again."""
         self._prefetch.close()
         self._settler.shutdown()
         self._executor.stop()
 
     def again(self) -> None:
-        """What a stop has ended may begin again."""
+        """Allow `work` again after a stop."""
         self._stopping.clear()
 
     def _rest(self, seconds: float) -> None:
-        """Hold nothing for a while, or until told to stop."""
+        """Hold no lease for these seconds, or until stopped."""
         self._wait_for_settles()
-        self._give_back_ahead()
+        self._release_prefetched()
         self._stopping.wait(seconds)
 
     def _waiting(self) -> IdlePoll | IdleWatch:
@@ -176,24 +176,24 @@ class Worker:
     # --- claim ---------------------------------------------------------------------------------------------------
 
     def _claim_now(self, limit: int) -> Taken | Idle:
-        """What there is; if there is nothing, what the last settles bring. One look, where they bring nothing."""
-        alone = self.subscription.exclusive  # our own lease keeps us from what its lane has
+        """Claim; if there is nothing, wait for open settles, and claim again only if that may find something."""
+        alone = self.subscription.exclusive  # an open lease of ours blocks its lane
         if self._settles and (self._prefetch.more or not alone):
-            self._brought.clear()
+            self._came_back.clear()
             found = self._claim(limit)
             if isinstance(found, Taken):
                 return found
             self._wait_for_settles()
             saw_all = found.horizon > 0 and found.unavailable is None and not alone
-            if saw_all and not self._brought.is_set():
+            if saw_all and not self._came_back.is_set():
                 return found
         self._wait_for_settles()
         return self._claim(limit)
 
     def _claim(self, limit: int) -> Taken | Idle:
-        """A lease, kept alive from its first moment on, with the state of its keys; waits while the database is away.
+        """Claim and read a lease with the state of its keys; heartbeats start at once. Retries during outages.
 
-        The state is safe to read ahead: a lane has one lease at a time, so nobody else writes what was read.
+        Reading state ahead is safe: a lane has one lease at a time, so nobody else writes it.
         """
 
         def claim() -> Lease | Idle:
@@ -202,7 +202,7 @@ class Worker:
                 return self.log.try_claim_unread(
                     group.stream, group.group, limit=limit, claimed_by=self.claimed_by, run=self.run_id
                 )
-            except UnknownGroup:  # somebody has deleted it while we run; a new one starts where its maker wants
+            except UnknownGroup:  # deleted during the run: whoever recreates it chooses its start
                 return Idle(None, seconds=_GONE_SECONDS, unavailable=GONE)
 
         began = time.monotonic()
@@ -211,32 +211,32 @@ class Worker:
             return claimed or Idle(None)
         self.heartbeat.keep(claimed, self.subscription.policy.lease_seconds)
         self.observers.emit(Claimed(self.subscription.name, claimed.id, claimed.row.members))
-        found = self._patiently(claimed.read)  # by itself: a claim that is repeated would be another lease
+        found = self._patiently(claimed.read)  # retried separately: a repeated claim would be another lease
         if found is None:
-            self._give_back(claimed)
+            self._release(claimed)
             return Idle(None)
         state: dict[str, dict[str, Any]] | None = {}
         if self.subscription.keyed and any(key is not None for key in found.events.ordering_keys):
             state = self._patiently(found.state)
-        if state is None:  # the lease is gone, or we are stopping and the database is away
-            self._give_back(found)
+        if state is None:  # the lease is lost, or we are stopping during an outage
+            self._release(found)
             return Idle(None)
         return Taken(found, LeaseState(state), time.monotonic() - began)
 
-    def _tell(self, idle: Idle) -> None:
-        """Say once that the target is down or the group is gone, and once more when it says something else."""
-        if idle.unavailable is not None and idle.unavailable != self._told:
+    def _warn(self, idle: Idle) -> None:
+        """Warn that the target is unavailable or the group deleted, once per reason."""
+        if idle.unavailable is not None and idle.unavailable != self._warned:
             wait = 0.0 if idle.seconds is None else idle.seconds
             why = GONE if idle.unavailable == GONE else f"the target is unavailable ({idle.unavailable})"
             logger.warning("%s: %s; next try in %g s", self.subscription.name, why, round(wait, 1))
-        self._told = idle.unavailable
+        self._warned = idle.unavailable
 
-    def _give_back_ahead(self) -> None:
-        """What was read ahead and never started goes back, unblamed and due at once."""
+    def _release_prefetched(self) -> None:
+        """Release prefetched leases, unblamed and due at once."""
         for taken in self._prefetch.take_all():
-            self._give_back(taken.lease)
+            self._release(taken.lease)
 
-    def _give_back(self, lease: Lease) -> None:
+    def _release(self, lease: Lease) -> None:
         self.heartbeat.drop(lease)
         released = self._patiently(lease.release)
         if released is not None:
@@ -254,10 +254,10 @@ class Worker:
             stuck = policy.timeout_seconds if policy.isolation == "inline" else None
             with self.heartbeat.limit(lease, self._executor.marks, policy.batch_seconds * limits.OVERTIME, stuck):
                 self._executor.run(work)
-            seconds = time.monotonic() - (work.began or began)  # a process that had to load says nothing about the pace
+            seconds = time.monotonic() - (work.began or began)  # loading time says nothing about the pace
             self._prefetch.handled(seconds)
-        except BaseException:  # the engine's own trouble, not the handlers': nobody is blamed
-            self._give_back(lease)
+        except BaseException:  # a fault of the engine, not of a handler: blame no event
+            self._release(lease)
             raise
         work.finish()
         marks = work.outcomes()
@@ -270,12 +270,12 @@ class Worker:
     # --- settle --------------------------------------------------------------------------------------------------
 
     def _settle(self, lease: Lease, work: Work, pace: Pace) -> None:
-        """Settle beside the next leases; at once where the answer says how to go on."""
+        """Settle while the next lease is handled; wait if the result decides what to do next."""
         self._wait_for_settles(_SETTLES - 1)
         self._settles.append(self._settler.submit(self._finish, lease, work, pace))
         if work.unavailable is not None or work.deaths:
             self._wait_for_settles()
-            self._give_back_ahead()  # the group may be paused by now, or its circuit open: look again before going on
+            self._release_prefetched()  # the group may now be paused, or its circuit open: claim again
 
     def _wait_for_settles(self, but: int = 0) -> None:
         while len(self._settles) > but:
@@ -286,7 +286,7 @@ class Worker:
         settled = self._patiently(lambda: self._report(settling, pace))
         self.heartbeat.drop(lease)
         if settled is None or settled.failed or settled.released:
-            self._brought.set()
+            self._came_back.set()
         name = self.subscription.name
         if settled is not None:
             self.observers.emit(LeaseEnded(name, lease.id, settled))
@@ -296,7 +296,7 @@ class Worker:
             self.observers.emit(ProcessesDied(name, work.deaths))
 
     def _report(self, settling: LeaseSettlement, pace: Pace) -> Settled:
-        """Settle; where that is impossible, find the event that makes it so in smaller and smaller leases."""
+        """Settle; if that is impossible, release the lease and claim smaller ones until the culprit is alone."""
         try:
             return settling.settle()
         except (LeaseLost, *AWAY):

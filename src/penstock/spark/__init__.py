@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("penstock")` known to a session. Where `pyspark_penstock` is installed Spark finds it by itself."""
+    """Register `format("penstock")` with a session. If `pyspark_penstock` is installed, Spark finds it by itself."""
     from penstock.spark.machine import tell_master
     from penstock.spark.source.datasource import PenstockDataSource
 

@@ -1,4 +1,4 @@
-"""Events as Arrow record batches, for Spark: read by the tasks themselves, straight from the database."""
+"""Events as Arrow record batches for Spark; tasks read them directly from the database."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.core.columns import COLUMNS, Columns, RowColumns
 from penstock.core.lease import LeaseRow
 from penstock.log.log import Log
 
-# One event as Spark sees it, wherever it comes from.
+# An event as Spark sees it, in every kind of read.
 EVENTS_DDL = (
     "offset bigint, event_id string, event_type string, payload binary, content_type string, "
     "headers map<string,string>, metadata string, partition_key string, ordering_key string, "
@@ -27,7 +27,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 @cache
 def events_schema() -> Any:
-    """The same as an Arrow schema."""
+    """Return `EVENTS_DDL` as an Arrow schema."""
     import pyarrow as pa
 
     time = pa.timestamp("us", tz="UTC")
@@ -43,24 +43,24 @@ def events_schema() -> Any:
 
 
 def read_lease(log: Log, row: LeaseRow) -> Iterator[Any]:
-    """The members of a lease (or of a part of one, see `parts`) in record batches, in offset order."""
+    """Read the members of a lease, or of a part (see `parts`), in record batches, in offset order."""
     return _batches(log, row.stream, *log.store.lease_query(row))
 
 
 @cache
 def claimed_schema() -> Any:
-    """Events as a pipeline gets them: with the attempts of their delivery."""
+    """Return the schema of events for a pipeline: with the attempts of their delivery."""
     import pyarrow as pa
 
     return events_schema().append(pa.field("attempts", pa.int32()))
 
 
 def read_claimed(log: Log, row: LeaseRow, columns: Sequence[str]) -> Iterator[Any]:
-    """Some columns of `claimed_schema`, in record batches of a few megabytes, in offset order."""
+    """Read some columns of `claimed_schema`, in record batches of about 4 MB, in offset order."""
     import pyarrow as pa
 
     schema = pa.schema([claimed_schema().field(name) for name in columns])
-    for batch in _some(log, row, columns):
+    for batch in _select(log, row, columns):
         size = max(1, len(batch) * _BATCH_BYTES // max(_BATCH_BYTES, batch.nbytes))
         whole = pa.RecordBatch.from_arrays(
             [batch.column(name).cast(schema.field(name).type) for name in columns], schema=schema
@@ -69,8 +69,8 @@ def read_claimed(log: Log, row: LeaseRow, columns: Sequence[str]) -> Iterator[An
             yield whole.slice(first, size)
 
 
-def _some(log: Log, row: LeaseRow, columns: Sequence[str]) -> Iterator[Any]:
-    """Batches that have these columns. Rows of a list lease bring their attempts; a range has those of its lease."""
+def _select(log: Log, row: LeaseRow, columns: Sequence[str]) -> Iterator[Any]:
+    """Read batches with these columns. Rows of a list lease have their own attempts; a range has those of its lease."""
     import pyarrow as pa
 
     block, params = log.store.lease_query(row)
@@ -88,7 +88,7 @@ def _some(log: Log, row: LeaseRow, columns: Sequence[str]) -> Iterator[Any]:
 
 
 def _with_attempts(columns: RowColumns) -> Any:
-    """Rows as a record batch, with the attempts that rows of a list lease have."""
+    """Convert rows to a record batch, with attempts if they are of a list lease."""
     batch = _of_rows(columns, "").drop_columns(["stream"])
     if columns.width > len(COLUMNS):
         import pyarrow as pa
@@ -98,12 +98,12 @@ def _with_attempts(columns: RowColumns) -> Any:
 
 
 def read_range(log: Log, stream: str, low: int, high: int) -> Iterator[Any]:
-    """All events of a stream in (low, high]; the caller stays below the horizon."""
+    """Read all events of a stream in (low, high]; `high` must not exceed the horizon."""
     return _batches(log, stream, "read.events", {"stream": stream, "after": low, "upto": high, "limit": high - low})
 
 
 def parts(row: LeaseRow, count: int) -> list[LeaseRow]:
-    """A lease cut into at most so many pieces that together contain what it contains; each is read by itself."""
+    """Cut a lease into at most `count` parts, which are read independently and together hold all its members."""
     if row.offsets is not None:
         size = max(1, -(-len(row.offsets) // count))
         chunks = [row.offsets[first : first + size] for first in range(0, len(row.offsets), size)]
@@ -123,7 +123,7 @@ def _batches(log: Log, stream: str, block: str, params: dict[str, Any]) -> Itera
 
 
 def _typed(batch: Any, stream: str) -> Any:
-    """What the driver read, with the headers as a map and the stream beside it."""
+    """Convert a batch of the database driver: headers become a map, and the stream is added."""
     import pyarrow as pa
 
     schema = events_schema()

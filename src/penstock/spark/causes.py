@@ -1,4 +1,4 @@
-"""What went wrong in a Spark job, in the words of its root: one line, not a page of stack traces."""
+"""Find the root cause of a Spark job's failure: one line, not a page of stack traces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.core import codec
 from penstock.core.fingerprint import type_name
 from penstock.core.lease import Failure
 
-# Nobody's fault, by the code that a task's failure brings along.
+# Error codes of failed tasks that blame no event.
 AWAY: Final = frozenset(
     ["Unavailable", *(code for code, kind in errors.all_errors().items() if issubclass(kind, errors.AWAY))]
 )
@@ -24,7 +24,7 @@ _STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}.*\Z", re.DOTALL)
 
 
 def failure_of(error: Any) -> Failure:
-    """The failure of an event, out of an exception of the driver or the text of a failed task."""
+    """Make a failure from a driver's exception or the error text of a failed task."""
     text = str(error)
     if isinstance(error, BaseException) and not type(error).__module__.startswith(("pyspark.", "py4j.")):
         kind = type_name(type(error))
@@ -37,17 +37,17 @@ def failure_of(error: Any) -> Failure:
 
 
 def first_line(error: BaseException) -> str:
-    """What an exception says first."""
+    """Return the first line of an exception's text, at most 300 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].rstrip(".:")[:300] if lines else type(error).__name__
 
 
 def _python(text: str) -> Failure:
-    """The last lines of the last traceback."""
-    lines = _without_java(text.rpartition(_TRACEBACK)[2]).splitlines()
+    """Parse the error at the end of the last traceback."""
+    lines = _without_java_stack(text.rpartition(_TRACEBACK)[2]).splitlines()
     place = next((n for n, line in enumerate(lines) if line and not line[0].isspace()), None)
-    said = "\n".join(lines[place:]) if place is not None else ""
-    found = _PYTHON_ERROR.match(_STATE.sub("", said).strip())
+    error = "\n".join(lines[place:]) if place is not None else ""
+    found = _PYTHON_ERROR.match(_STATE.sub("", error).strip())
     if found is None:
         return _java(text)
     own = _OWN_CODE.match(found[3] or "") if found[1].startswith("penstock.") else None
@@ -57,14 +57,14 @@ def _python(text: str) -> Failure:
 
 def _java(text: str) -> Failure:
     recent = _MOST_RECENT.search(text)
-    said = _without_java(text[recent.end() :] if recent else text).strip()
-    kind = _JAVA_CLASS.match(said)
-    message = said[kind.end() :] if kind else said
+    error = _without_java_stack(text[recent.end() :] if recent else text).strip()
+    kind = _JAVA_CLASS.match(error)
+    message = error[kind.end() :] if kind else error
     condition = _CONDITION.match(message)
     code = condition[1] if condition else kind[1] if kind else "error"
     words = _STATE.sub("", message[condition.end() :] if condition else message).strip()
     return Failure(code[:128], codec.error_text(f"{code}: {words}"))
 
 
-def _without_java(text: str) -> str:
+def _without_java_stack(text: str) -> str:
     return text.partition("\n\tat ")[0]

@@ -1,7 +1,7 @@
-"""Spark's Python daemon with our modules loaded: the workers it forks have them from the start.
+"""Spark's Python daemon with our modules preloaded, so that forked workers have them from the start.
 
-A worker whose function raised is replaced, and a new one that imports pyarrow and the drivers first takes seconds. A
-batch with something poisonous in it costs dozens of them.
+Spark replaces a worker whose function raised, and importing pyarrow and the drivers takes seconds. A batch with a
+poisonous event costs dozens of workers.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ OURS = ("penstock", "penstock.spark.arrow", "penstock.spark.pipelines.sinks.tabl
 
 if __name__ == "__main__":
     for _name in (*_WANTED, *OURS):
-        with suppress(ImportError):  # what is not installed is not needed
+        with suppress(ImportError):  # not installed, so not needed
             importlib.import_module(_name)
     manager()

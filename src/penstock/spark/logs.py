@@ -1,4 +1,4 @@
-"""One open log per Python process of Spark and URL: workers live on from task to task."""
+"""One open log per process and URL: Spark's Python workers live on from task to task."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from penstock.log.log import Log
 from penstock.log.open import open_log
 from penstock.spark.secrets import reveal
 
-_opened: dict[tuple[int, str], Log] = {}  # by process: what a parent opened is not its child's
+_opened: dict[tuple[int, str], Log] = {}  # by pid: a forked process must not use its parent's connections
 
 
 def log_at(url: str) -> Log:
-    """The log of a URL (without its password, see `secrets`), opened when it is first needed and kept."""
+    """Return the log of a URL (without its password, see `secrets`); opened on first use, and kept."""
     key = (os.getpid(), url)
     if key not in _opened:
         _opened[key] = open_log(reveal(url))
-        gc.freeze()  # Spark's workers collect garbage after every task; what was imported until now is none
+        gc.freeze()  # Spark's workers run the collector after every task: keep it from scanning modules
     return _opened[key]
 
 

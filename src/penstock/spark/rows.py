@@ -1,4 +1,4 @@
-"""From the rows of a DataFrame to events that are ready to be stored: one mapping for every way of writing them."""
+"""Turn the rows of a DataFrame into events: one mapping for all ways to write them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.core.event import NewEvent
 from penstock.errors import InvalidInput, InvalidPayload, MissingField
 from penstock.log import new_events
 
-# Columns that are fields of an event. Without `payload`, all other columns together are the payload.
+# Columns that are fields of an event. Without `payload`, the other columns together become the payload.
 FIELDS: Final = (
     "payload",
     "type",
@@ -31,13 +31,13 @@ _AS_THEY_ARE: Final = ("event_id", "partition_key", "available_at", "content_typ
 
 
 def check_columns(names: Sequence[str], default_type: str | None, key: str | None) -> None:
-    """Whether rows with these columns can become events; `InvalidInput` that says what is missing."""
+    """Check that rows with these columns can become events; `InvalidInput` otherwise."""
     if len(set(names)) < len(names):
         raise InvalidInput(f"Two columns have the same name: {', '.join(names)}.")
     if "type" in names and "event_type" in names:
         raise InvalidInput("There are two columns for the type, `type` and `event_type`: drop one.")
     if default_type is None and "type" not in names and "event_type" not in names:
-        raise MissingField("There is no column `type` or `event_type`, and no type was given for all events.")
+        raise MissingField("There is no column `type` or `event_type`, and no default type.")
     if key is not None and key not in names:
         raise MissingField(f"The ordering key is to come from the column {key!r}, and there is none.")
     if "payload" not in names and all(name in FIELDS for name in names):
@@ -45,11 +45,11 @@ def check_columns(names: Sequence[str], default_type: str | None, key: str | Non
 
 
 def events_of(batch: Any, stream: str, default_type: str | None, key: str | None) -> list[NewEvent]:
-    """The rows of a record batch as checked events; the first bad one raises `InvalidInput`.
+    """Turn the rows of a record batch into checked events; the first bad one raises `InvalidInput`.
 
-    `payload` may be text (which is taken as JSON unless `content_type` says otherwise), bytes, or anything nested,
-    which becomes JSON; without it, all columns that are no field of an event become one JSON object. `default_type`
-    fills in for a missing type, `key` names the column with the ordering key.
+    `payload` may be text (JSON unless `content_type` says otherwise), bytes, or anything nested, which becomes JSON;
+    without it, all columns that are not fields of an event become one JSON object. `default_type` replaces a missing
+    type, `key` names the column with the ordering key.
     """
     names = batch.schema.names
     check_columns(names, default_type, key)
@@ -76,7 +76,7 @@ def events_of(batch: Any, stream: str, default_type: str | None, key: str | None
 
 
 def to_json(value: Any) -> bytes:
-    """Any value of a DataFrame as JSON: bytes in base64 and decimals as text, so that nothing is rounded."""
+    """Encode any value of a DataFrame as JSON: bytes as base64 and decimals as text, so that nothing is rounded."""
     try:
         text = orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
     except (TypeError, ValueError, RecursionError) as error:
@@ -94,7 +94,7 @@ def _values(column: Any) -> list[Any]:
 
 
 def _payloads(columns: Mapping[str, list[Any]]) -> Callable[[int, str | None], tuple[bytes, str | None]]:
-    """How to make the payload of a row, and the content type that goes with it."""
+    """Return a function that makes the payload of a row, and its content type."""
     given = columns.get("payload")
     if given is not None:
         return lambda place, content_type: _payload(given[place], content_type)
@@ -113,12 +113,12 @@ def _payload(value: Any, content_type: str | None) -> tuple[bytes, str | None]:
         try:
             orjson.loads(value)
         except ValueError as error:
-            raise InvalidPayload(f"A payload of text is not JSON, and has no other content_type: {error}.") from error
+            raise InvalidPayload(f"A text payload is not JSON and has no other content_type: {error}.") from error
     return value.encode(), JSON
 
 
 def _object(value: Any) -> Any:
-    """Metadata is a map, a struct or the text of a JSON object."""
+    """Return metadata as an object: it may be a map, a struct, or the text of a JSON object."""
     if not isinstance(value, str):
         return value
     try:
@@ -136,4 +136,4 @@ def _plain(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, Decimal):
         return str(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be encoded as JSON")

@@ -1,4 +1,4 @@
-"""Run an app on Spark in the foreground: a session is found or made, and given back if it was ours."""
+"""Run an app on Spark in the foreground: find or make a session, and stop it if we made it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_spark(
     spark: Any = None,
     until_drained: bool = False,
 ) -> Outcome:
-    """Run until stopped by a signal, or until drained. What is wrong with the app is said before Spark starts."""
+    """Run until a signal or an operator stops it, or until drained. Handlers are checked before Spark starts."""
     for one in subscriptions:
         portable(one)
     with session_for(spark, master, name, log.store.url) as session:
@@ -40,7 +40,7 @@ def run_spark(
 
 @contextmanager
 def session_for(spark: Any, master: str | None, name: str, url: str) -> Iterator[Any]:
-    """The session that was given; else the one that is there, if no master is named; else one that ends with us."""
+    """Yield the given session; else the active one, if no master is named; else a new one, stopped at the end."""
     if spark is None and master is None:
         spark = active_session()
     if spark is not None:

@@ -1,4 +1,4 @@
-"""No password travels in what Spark stores, shows or logs: it goes to the workers in their environment."""
+"""Keep passwords out of what Spark stores, shows or logs: they go to the workers in their environment."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 
 def hide(spark: Any, url: str) -> str:
-    """The URL without its password, which the session's Python workers get in their environment."""
+    """Return the URL without its password; pass that to the session's Python workers in their environment."""
     safe, password = _split(url)
     if password is not None:
         name = _variable(safe)
         spark.sparkContext.environment[name] = password
-        os.environ[name] = password  # what runs on the driver looks here, too
+        os.environ[name] = password  # for code that runs on the driver
     return safe
 
 
 def reveal(url: str) -> str:
-    """The URL with the password that `hide` has put aside, in a worker or here."""
+    """Return the URL with the password that `hide` removed; works in workers and on the driver."""
     password = os.environ.get(_variable(url))
     if password is None:
         return url

@@ -1,4 +1,4 @@
-"""A Spark session for Penstock's work: the user's own, or one that is made with sane settings."""
+"""The Spark session: the user's own, or a new one with sane settings."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.errors import EngineMissing, LocalMasterNeeded, SparkConnectRefuse
 from penstock.spark.java import find_java
 
 logger = logging.getLogger("penstock")
-_TASK_FAILURES = 8  # a killed Python worker is a task failure; plain local mode would end the job with the first
+_TASK_FAILURES = 8  # a killed Python worker is a failed task; plain local mode fails the Spark job with the first
 _LOCAL = re.compile(r"local(?:\[(?P<slots>\*|\d+)(?:,\s*(?P<failures>\d+))?\])?")
 
 
 def active_session() -> Any | None:
-    """The session that is there already, if any; `SparkConnectRefused` if it is one of Spark Connect."""
+    """Return the active session, if any; `SparkConnectRefused` if it is a Spark Connect session."""
     sql = _pyspark_sql()
     found = sql.SparkSession.getActiveSession()
     if found is not None:
@@ -28,7 +28,7 @@ def active_session() -> Any | None:
 
 
 def make_session(master: str | None = None, *, name: str = "penstock", config: Mapping[str, str] | None = None) -> Any:
-    """A new session (or the one that is there, which keeps its master): Java found or brought along, quiet, UTC."""
+    """Make a session: quiet, in UTC, with the Java of `find_java`. An existing one is reused and keeps its master."""
     sql = _pyspark_sql()
     chosen = complete(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -48,29 +48,29 @@ def make_session(master: str | None = None, *, name: str = "penstock", config: M
 
 
 def has_ended(context: Any) -> bool:
-    """Whether the Spark application of a context is gone."""
+    """Whether the Spark application of a context has stopped."""
     try:
         return context._jsc is None or bool(context._jsc.sc().isStopped())
-    except Exception:  # nobody answers any more
+    except Exception:  # the JVM does not answer
         return True
 
 
 def check_classic(session: Any) -> Any:
-    """A session whose JVM this process talks to."""
+    """Return the session; `SparkConnectRefused` if this process has no access to its JVM."""
     if "connect" in type(session).__module__.split("."):
         raise SparkConnectRefused
     return session
 
 
 def check_master(master: str, url: str | None) -> None:
-    """A SQLite file is on this machine, and so must everybody be who works with it."""
+    """Check that a SQLite file has a local master, because it is on this machine."""
     chosen = url or os.environ.get("PENSTOCK_URL") or "sqlite:"
     if chosen.startswith("sqlite:") and not is_local(master):
         raise LocalMasterNeeded(f"The log is a SQLite file, and the Spark master is {master}.")
 
 
 def complete(master: str | None) -> str:
-    """A master as Spark takes it; a local one survives killed workers.
+    """Return a master as Spark takes it; a local one tolerates killed workers.
 
     >>> complete("local[2]")
     'local[2,8]'
@@ -88,7 +88,7 @@ def is_local(master: str) -> bool:
 
 
 def slots_of(master: str) -> int:
-    """How many tasks a completed local master runs at once."""
+    """Return how many tasks a completed local master runs at once."""
     found = _LOCAL.fullmatch(master)
     assert found is not None
     return int(found["slots"])
@@ -112,11 +112,11 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
-    "spark.python.daemon.module": "penstock.spark.daemon",  # a new worker is ready in milliseconds, not seconds
+    "spark.python.daemon.module": "penstock.spark.daemon",  # new workers start in milliseconds, not seconds
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # Renames on a local disk need no second system: a micro-batch takes 200 ms with it, 350 without.
+    # Rename files directly: a micro-batch takes 200 ms with this, 350 ms without.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),

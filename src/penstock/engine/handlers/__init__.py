@@ -1,1 +1,1 @@
-"""Calling handlers: one event or many, with a context and keyed state."""
+"""Call handlers: with one event or many, a context and keyed state."""

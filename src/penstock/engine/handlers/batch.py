@@ -1,8 +1,8 @@
 """Batch handlers (`batch=`): one call for many events, an outcome for each.
 
-In groups with order or state a call holds at most one event per key, so that nothing rests on a neighbour that fails. A
-call that raises blames nobody: its events go back as suspects and are claimed anew in smaller pieces, until the culprit
-is called alone. They are not called again within the lease, because every call is an attempt of its own.
+In ordered and keyed groups a call has at most one event per key, so that none depends on another that fails. If a call
+raises, its events become suspects: they are claimed again in smaller leases until the culprit is called alone. They are
+not called again within the lease, because every call is an attempt and needs a claim.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Indexes = Sequence[int]
 
 
 def runner_for(subscription: Subscription) -> Runner:
-    """What calls the handlers of a group."""
+    """Make the runner of a group: for batch handlers, or for single events."""
     return Runner(subscription) if subscription.policy.batch is None else BatchRunner(subscription)
 
 
 class BatchRunner(Runner):
-    """Calls the batch handlers of one group."""
+    """The runner of a group with batch handlers."""
 
     def __init__(self, subscription: Subscription) -> None:
         super().__init__(subscription)
@@ -108,7 +108,7 @@ class BatchRunner(Runner):
                 events = [Event(part.events, index) for index in indexes]
                 answer = handler.function(events) if context is None else handler.function(events, context)
                 errors = _errors(part, indexes, answer)
-            except BaseException as error:  # whatever a handler raises is an outcome of its events
+            except BaseException as error:  # SystemExit, too, is an outcome of the events
                 self._raised(part, indexes, error)
             else:
                 self._settle(part, indexes, errors, context)
@@ -164,13 +164,13 @@ class BatchRunner(Runner):
             if error is None:
                 try:
                     self._done(part, index, made.get(index))
-                except Exception as refused:  # what it asked for cannot be
+                except Exception as refused:  # an effect that cannot be recorded
                     error = refused
             if error is not None:
                 self._failed(part, index, error)
 
     def _raised(self, part: Part, indexes: Indexes, error: BaseException) -> None:
-        """An event that was alone is to blame; several are suspects. A target that is down is nobody's fault."""
+        """Blame an event that was alone, suspect several; an unavailable target is nobody's fault."""
         if len(indexes) == 1 or is_a(error, Unavailable):
             for index in indexes:
                 self._failed(part, index, error)
@@ -183,7 +183,7 @@ class BatchRunner(Runner):
 
 
 class _Waiting:
-    """Events of a part that were not called yet, handed out call by call."""
+    """The events of a part that were not called yet."""
 
     def __init__(self, runner: BatchRunner, part: Part) -> None:
         self._runner = runner
@@ -196,7 +196,7 @@ class _Waiting:
         self._turns = Turns(self._untouched, part.events.ordering_keys) if by_key else None
 
     def take(self) -> Indexes | None:
-        """The next call, or None (with keys: until a running one is done)."""
+        """Return the events of the next call; None at the end, or until a running call frees a key."""
         if self._part.marks.stop[0]:
             return None
         if self._turns is None:
@@ -212,7 +212,7 @@ class _Waiting:
         return sorted(taken) or None
 
     def done(self, indexes: Indexes) -> None:
-        """These are no longer running."""
+        """Let the next events of these keys start."""
         if self._turns is not None:
             for index in indexes:
                 self._turns.done(index)
@@ -229,7 +229,7 @@ def _mark(part: Part, indexes: Indexes, mark: Mark) -> None:
 
 
 def _errors(part: Part, indexes: Indexes, answer: Any) -> dict[int, BaseException | str]:
-    """What the handler says about its events, by index; whatever it says wrongly counts as a raise."""
+    """Return the errors that a handler returned, by index; raise if its answer is invalid."""
     if answer is None:
         return {}
     if inspect.iscoroutine(answer):

@@ -1,4 +1,4 @@
-"""What a batch handler gets beside its events."""
+"""The second argument of a batch handler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.errors import InvalidInput
 
 
 class BatchContext:
-    """What a batch handler gets beside its events: a `Context` for each of them."""
+    """The second argument of a batch handler: a `Context` for each of its events."""
 
     __slots__ = ("_events", "_indexes", "_make", "made", "token")
 
@@ -18,11 +18,11 @@ class BatchContext:
         self._events = events
         self._indexes = frozenset(indexes)
         self._make = make
-        self.token = token  # a number that grows with every claim: fence other systems with it
-        self.made: dict[int, Context] = {}  # by index, for those that were asked for
+        self.token = token  # grows with every claim: use it to fence writes to other systems
+        self.made: dict[int, Context] = {}  # by index, on demand
 
     def of(self, event: Event) -> Context:
-        """The context of one event of this call: its effects commit if, and only if, this event succeeds."""
+        """Return the context of one event of this call; its effects commit if, and only if, this event succeeds."""
         if not isinstance(event, Event) or event._of is not self._events or event._index not in self._indexes:
             raise InvalidInput("ctx.of(event) takes an event of this call.")
         index = event._index

@@ -1,4 +1,4 @@
-"""What a handler gets beside its event: effects that happen exactly once, with the settle."""
+"""The second argument of a handler: effects that happen exactly once, with the settle."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from penstock.log import new_events
 
 @dataclass(slots=True)
 class Recorded:
-    """What one event wants to happen if it succeeds."""
+    """The effects of one event, to be applied if it succeeds."""
 
     key: str | None = None
     state: Written = field(default_factory=dict)
-    emit: list[tuple[NewEvent, bool]] = field(default_factory=list)  # and whether its id was chosen
+    emit: list[tuple[NewEvent, bool]] = field(default_factory=list)  # and whether the user chose its id
     execute: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
 
     @property
     def refusable(self) -> bool:
-        """Whether the database may yet refuse a part of it: the user's SQL, or an id of the user's choice."""
+        """Whether the database may still refuse part of it: user SQL, or an id chosen by the user."""
         return bool(self.execute) or any(chosen for _, chosen in self.emit)
 
 
@@ -37,7 +37,7 @@ _PLAIN = (type(None), bool, float, bytes, datetime, date, time, timedelta, Decim
 
 
 def _parameter(value: Any) -> Any:
-    """A value that every driver takes, as it is now; what only this process understands is refused."""
+    """Copy a value that every driver accepts; `EffectRefused` for anything else."""
     kind = type(value)
     if kind in _PLAIN or (kind is int and -(2**63) <= value < 2**63):
         return value
@@ -54,14 +54,14 @@ def _parameter(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the contexts of a lease have in common."""
+    """What all contexts of a lease share."""
 
     group: str
     token: int
 
 
 class Context:
-    """Effects made through it commit together with the event's outcome, or not at all."""
+    """Effects that commit together with the event's outcome, or not at all."""
 
     __slots__ = ("_event", "_given", "_scope", "recorded", "state")
 
@@ -69,29 +69,29 @@ class Context:
         self._event = event
         self._scope = scope
         self._given = state
-        self.state = state  # values that belong to this event's ordering key in this group
-        self.recorded: Recorded | None = None  # what the event asked for, but for its state
+        self.state = state  # of this event's ordering key in this group
+        self.recorded: Recorded | None = None  # the effects, except state
 
     @property
     def token(self) -> int:
-        """A number that grows with every claim: fence other systems with it."""
+        """A number that grows with every claim: use it to fence writes to other systems."""
         return self._scope.token
 
     @property
     def idempotency_key(self) -> str:
-        """The same text over all attempts and redrives of this delivery; a replay appends its number."""
+        """The same text for all attempts and redrives of this delivery; a replay appends its number."""
         event = self._event
         replays = event.replays
         return f"{self._scope.group}:{event.event_id}" + (f":{replays}" if replays else "")
 
     def emit(self, stream: str, payload: Any, **fields: Unpack[EventFields]) -> None:
-        """Append an event to a stream of the same log, with the settle. It takes the fields of `log.append`."""
-        # Bad fields are refused here, where the handler can be blamed; good ones are kept as they are now.
+        """Append an event to a stream of the same log, in the settle's transaction; fields as in `log.append`."""
+        # Check now, so that the handler fails and not the settle; copy, so that later changes do not matter.
         new, chosen = new_events.one(stream, {"payload": payload, **fields})
         self._record().emit.append((new, chosen))
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> None:
-        """Run a statement in the settle's transaction; `?` stands for a parameter on every store."""
+        """Run a statement in the settle's transaction; parameters are `?` on every store."""
         if not isinstance(sql, str) or not isinstance(params, list | tuple):
             raise InvalidInput("execute takes a statement and a list of parameters.")
         try:
@@ -107,7 +107,7 @@ class Context:
 
     @property
     def written(self) -> Written:
-        """The state this event wrote."""
+        """The state that this event wrote."""
         if self.state is not self._given:
             raise InvalidInput("ctx.state was replaced and would be lost: set values, as in ctx.state['total'] = 3.")
         return self._given.written

@@ -1,4 +1,4 @@
-"""Who may start next when several events are handled at once: events of one key take turns."""
+"""Which event may start next when several are handled at once: events of one key take turns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 class Turns:
-    """Places of events, handed out in order; with `keys`, an event waits for the earlier ones of its key."""
+    """A queue of places; with `keys`, an event waits for the earlier ones of its key."""
 
     def __init__(self, places: Iterable[int], keys: Sequence[str | None] | None) -> None:
         self._places = iter(places)
@@ -16,7 +16,7 @@ class Turns:
         self._freed: deque[int] = deque()
 
     def take(self) -> int | None:
-        """The next event that may start now; None if there is none (until a running one is done)."""
+        """Return the next event that may start; None if there is none until a running one is done."""
         if self._freed:
             return self._freed.popleft()
         for place in self._places:
@@ -30,7 +30,7 @@ class Turns:
         return None
 
     def done(self, place: int) -> None:
-        """This event is no longer running: the next of its key may start."""
+        """Let the next event of this one's key start."""
         key = None if self._keys is None else self._keys[place]
         if key is None:
             return

@@ -1,4 +1,4 @@
-"""Handlers are called here, in this process: one event after the other, or several at once."""
+"""Call handlers in this process: one event after the other, or several at once."""
 
 from __future__ import annotations
 
@@ -24,66 +24,66 @@ from penstock.errors import InvalidHandler
 
 @dataclass(slots=True)
 class Report:
-    """What became of some events of a lease, by their place in it."""
+    """The results of some events of a lease, by their place in it."""
 
     failed: dict[int, Failure] = field(default_factory=dict)
     dead: dict[int, Failure] = field(default_factory=dict)
     unavailable: Failure | None = None
-    suspects: dict[int, Failure] = field(default_factory=dict)  # one of them is to blame: nobody knows which
-    # What succeeded asks for. Every effect belongs to its event; state is put together by key until an event comes that
-    # the settle may yet refuse: then it suffices to know whose writes it holds.
+    suspects: dict[int, Failure] = field(default_factory=dict)  # called together; one of them is to blame
+    # Effects of the events that succeeded. State is merged by key, with its writers, until an event comes whose effects
+    # the settle may refuse; from there on `effects` has all of them, event by event.
     effects: dict[int, Recorded] = field(default_factory=dict)
     state: dict[str, Written] = field(default_factory=dict)
-    writers: dict[str, list[int]] = field(default_factory=dict)  # of `state`: places, in order
-    emit: list[tuple[int, NewEvent]] = field(default_factory=list)  # each with the place of its event, in order
+    writers: dict[str, list[int]] = field(default_factory=dict)  # of `state`: their places, in order
+    emit: list[tuple[int, NewEvent]] = field(default_factory=list)  # with the place of the emitting event, in order
 
 
 @dataclass(slots=True)
 class Part:
-    """A part of a lease that is to be run."""
+    """A part of a lease to run."""
 
     events: Events
     base: int  # the place of its first event in the lease
     marks: Marks
     state: LeaseState
-    held: dict[str, int]  # keys of an ordered group that wait, and the place behind which they do
+    held: dict[str, int]  # ordered groups: the place of the first unresolved event of a key
     token: int
     report: Report = field(default_factory=Report)
-    apart: set[str] = field(default_factory=set)  # keys whose state is told from a copy, not from what there is
-    scope: Scope = field(init=False)  # what the contexts of its events have in common
+    apart: set[str] = field(default_factory=set)  # keys whose reported state is a copy of the lease's
+    scope: Scope = field(init=False)
 
     def keep(self, key: str, written: Written, place: int | None) -> None:
-        """An event of this key succeeded and wrote state. With its place it is told together with that of others."""
-        told = self.report.state
-        if (mine := told.get(key)) is not None and mine is self.state.of(key):
-            told[key] = mine.copy()  # what is told and what there is were the same so far
+        """Keep the state that a successful event wrote; with its place, also report it, merged with that of its key."""
+        reported = self.report.state
+        if (mine := reported.get(key)) is not None and mine is self.state.of(key):
+            reported[key] = mine.copy()  # the report shared the lease's dict so far
         self.apart.add(key)
         self.state.keep(key, written)
         if place is not None:
-            told.setdefault(key, {}).update(written)
+            reported.setdefault(key, {}).update(written)
             self.report.writers.setdefault(key, []).append(place)
 
 
 class Runner:
-    """Calls the handlers of one group."""
+    """The runner of a group: calls its handlers."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription
         self._policy = subscription.policy
         self._ordered, self._keyed = subscription.ordered, subscription.keyed
         self._by_type: dict[str, Handler | None] = {}
-        self.itemized = False  # effects event by event: from the first that may be refused, until the lease ends
-        self._waiting = 0  # events of the lease that wait behind one of their key
+        self.itemized = False  # effects event by event: from the first that may be refused to the lease's end
+        self._waiting = 0  # events of the lease held back by an earlier one of their key
         self._loop: asyncio.Runner | None = None
         why = None if self._keyed else "The group was declared with keyed=False and has no state."
         self._no_state = KeyState(Missing(why))
 
     def begin(self) -> None:
-        """A new lease."""
+        """Start a new lease."""
         self.itemized, self._waiting = False, 0
 
     def run(self, part: Part) -> Report:
-        """Run what is untouched, until the end or until the stop flag is up."""
+        """Run the untouched events, until the end or the stop flag."""
         part.scope = Scope(self._subscription.group, part.token)
         self._call_all(part)
         part.report.emit.sort(key=lambda one: one[0])  # in offset order
@@ -106,20 +106,20 @@ class Runner:
         self._loop.run(work)
 
     def close(self) -> None:
-        """End the event loop, if there is one."""
+        """Close the event loop, if there is one."""
         if self._loop is not None:
             self._loop.close()
 
     # --- one after the other -------------------------------------------------------------------------------------
 
     def _only(self, part: Part, handle: Callable[..., Any], wants_context: bool) -> None:  # noqa: PLR0912, PLR0915 - one loop
-        """The short way: one handler that wants everything. Every call that is saved here is saved for every event."""
+        """The fast path for one handler without `types`; inlined, because every call saved is saved per event."""
         scope = part.scope
         stop, slots, marks, base, events = part.marks.stop, part.marks.slots, part.marks.events, part.base, part.events
         ordered = self._ordered
         done = Mark.DONE.value
         keys = events.ordering_keys if wants_context and self._keyed else None
-        state, told, writers, apart = part.state.frozen(), part.report.state, part.report.writers, part.apart
+        state, reported, writers, apart = part.state.frozen(), part.report.state, part.report.writers, part.apart
         no_state = self._no_state
         for index in range(len(events)):
             place = base + index
@@ -151,17 +151,17 @@ class Runner:
                             if (places := writers.get(key)) is not None:
                                 places.append(place)
                                 if apart and key in apart:
-                                    told[key].update(written)
+                                    reported[key].update(written)
                             else:
                                 writers[key] = [place]
-                                if len(names) == len(written):  # all that the key has: both are the same from now on
-                                    told[key] = names
+                                if len(names) == len(written):  # rewritten whole: share the dict instead of copying
+                                    reported[key] = names
                                 else:
-                                    told[key] = written.copy()
+                                    reported[key] = written.copy()
                                     apart.add(key)
                 elif (answer := handle(event)) is not None:
                     _refuse_coroutine(answer)
-            except BaseException as error:  # whatever a handler raises is an outcome of its event
+            except BaseException as error:  # SystemExit, too, is an outcome of the event
                 self._failed(part, index, error)
             else:
                 marks[place] = done
@@ -187,7 +187,7 @@ class Runner:
             if answer is not None:
                 _refuse_coroutine(answer)
             self._done(part, index, context)
-        except BaseException as error:  # SystemExit, too
+        except BaseException as error:
             self._failed(part, index, error)
 
     def _prepare(self, part: Part, event: Event) -> tuple[Handler, Context | None]:
@@ -281,7 +281,7 @@ class Runner:
     # --- outcomes ------------------------------------------------------------------------------------------------
 
     def _held(self, part: Part, index: int) -> bool:
-        """Whether an event of an ordered group waits behind an unresolved one of its key."""
+        """Whether an earlier event of the same key is unresolved; if so, mark this one as held."""
         if not part.held:
             return False
         key = part.events.ordering_keys[index]
@@ -290,7 +290,7 @@ class Runner:
         part.marks.events[part.base + index] = Mark.HELD
         self._waiting += 1
         if self._waiting >= HELD_PER_LEASE:
-            part.marks.stop[0] = 1  # each becomes a row, which is dear; what is not begun goes back as a range
+            part.marks.stop[0] = 1  # each costs a row; untouched events are released as one range
         return True
 
     def _done(self, part: Part, index: int, context: Context | None) -> None:
@@ -299,9 +299,10 @@ class Runner:
         part.marks.events[part.base + index] = Mark.DONE
 
     def _keep(self, part: Part, index: int, context: Context) -> None:
-        """What an event that succeeded asks for: its state together with that of its key, until an event comes that the
-        settle may refuse; from then on event by event. Events of one key come one after the other, so the last value of
-        a state counts."""
+        """Report the effects of an event that succeeded: see `Report`.
+
+        Events of one key run one after the other, so the last value of a state wins.
+        """
         recorded, written = context.recorded, context.written
         if recorded is None and not written:
             return
@@ -320,7 +321,7 @@ class Runner:
             part.report.emit += [(part.base + index, event) for event, _ in recorded.emit]
 
     def _unresolved(self, part: Part, index: int) -> None:
-        """In an ordered group the key of this event does not go on behind it."""
+        """Hold back later events of this one's key, if the group is ordered."""
         if self._ordered and (key := part.events.ordering_keys[index]) is not None:
             place = part.base + index
             part.held[key] = min(place, part.held.get(key, place))
@@ -331,7 +332,7 @@ class Runner:
         if is_a(error, Unavailable):
             part.report.unavailable = failure_of(error)
             part.marks.events[place] = Mark.BACK
-            part.marks.stop[0] = 1  # no use in trying the others
+            part.marks.stop[0] = 1  # the others would fail, too
             return
         which = part.report.dead if is_a(error, Permanent) else part.report.failed
         which[place] = failure_of(error)
@@ -339,11 +340,11 @@ class Runner:
 
 
 def _refuse_coroutine(answer: Any) -> None:
-    """What a handler returns is ignored, unless somebody would have had to wait for it."""
+    """Raise if the handler returned something to await; other results are ignored."""
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
-        raise InvalidHandler("The handler returned a coroutine that nobody awaits: declare it with `async def`.")
+        raise InvalidHandler("The handler returned a coroutine: declare it with `async def`.")
 
 
 class TimedOut(Exception):

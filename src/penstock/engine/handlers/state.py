@@ -1,4 +1,4 @@
-"""Keyed state while a lease is worked on: read before, written with the settle, undone for an event that fails."""
+"""Keyed state during a lease: read with the claim, written with the settle; writes of a failed event are dropped."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from penstock.core.moments import LONGEST_SECONDS
 from penstock.errors import InvalidInput, StateNeedsKey, TooLarge
 from penstock.log.keyed_state import WithTtl
 
-Stored = Any  # a scalar as it is, anything else as JSON bytes: what a handler holds is never what is stored
+Stored = Any  # scalars as they are, anything else as JSON bytes, so that handlers never share a stored value
 Written = dict[str, Any]  # name -> Stored, or WithTtl around one
 
 
 def freeze(value: Any) -> Stored:
-    """A value as it is kept: nobody who holds the original can change it behind our back."""
+    """Return a value in its stored form, which later changes to the original cannot affect."""
     kind = type(value)
     if kind is int and -(2**63) <= value < 2**63:
         return value
     if kind is WithTtl:
-        raise InvalidInput("Give a value its time with ctx.state.set(name, value, ttl_seconds=…).")
+        raise InvalidInput("Set a time to live with ctx.state.set(name, value, ttl_seconds=…).")
     if kind is float and not math.isfinite(value):
         raise InvalidInput(f"A state must be JSON, and JSON has no {value}.")
     if value is None or kind is bool or kind is float or (kind is str and len(value) < 1000 and value.isascii()):
@@ -42,12 +42,12 @@ def freeze(value: Any) -> Stored:
 
 
 def thaw(stored: Stored) -> Any:
-    """A value as a handler gets it."""
+    """Return a stored value as a handler gets it: a copy."""
     return orjson.loads(stored) if isinstance(stored, bytes) else stored
 
 
 class LeaseState:
-    """The state of all keys of a lease, as its finished events left it."""
+    """The state of all keys of a lease, as of its last successful events."""
 
     __slots__ = ("_values",)
 
@@ -57,11 +57,11 @@ class LeaseState:
         }
 
     def of(self, key: str) -> Mapping[str, Stored]:
-        """What a key has."""
+        """Return the values of a key."""
         return self._values.get(key, {})
 
     def keep(self, key: str, written: Mapping[str, Any]) -> None:
-        """An event of this key succeeded."""
+        """Apply the writes of a successful event."""
         names = self._values.get(key)
         if names is None:
             names = self._values[key] = {}
@@ -73,19 +73,19 @@ class LeaseState:
                 names[name] = stored
 
     def frozen(self) -> dict[str, dict[str, Stored]]:
-        """All of it, as it is kept."""
+        """Return all values in stored form; not a copy."""
         return self._values
 
     @classmethod
     def of_frozen(cls, values: dict[str, dict[str, Stored]]) -> LeaseState:
-        """The other end of `frozen`."""
+        """Make it from the result of `frozen`."""
         made = cls()
         made._values = values
         return made
 
 
 class Missing(Mapping[str, Stored]):
-    """Stands for the values of an event that has no state: whoever looks is told why."""
+    """The values of an event without state: any access raises `StateNeedsKey`, which says why."""
 
     def __init__(self, why: str | None = None) -> None:
         self._why = why
@@ -101,9 +101,9 @@ class Missing(Mapping[str, Stored]):
 
 
 class KeyState(MutableMapping[str, Any]):
-    """What a handler sees as `ctx.state`: the values of its event's key. None and absent are the same.
+    """`ctx.state`: the values of the event's key. None and absent are the same.
 
-    A value is a copy: change it and put it back.
+    Values are copies: to change one, assign it again.
     """
 
     __slots__ = ("_before", "special", "written")
@@ -111,7 +111,7 @@ class KeyState(MutableMapping[str, Any]):
     def __init__(self, before: Mapping[str, Stored]) -> None:
         self._before = before
         self.written: Written = {}
-        self.special = False  # something was deleted, or is to be forgotten after a while
+        self.special = False  # something was deleted, or has a time to live
 
     def _stored(self, name: str) -> Stored:
         if name in self.written:
@@ -120,7 +120,7 @@ class KeyState(MutableMapping[str, Any]):
         return self._before.get(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a name, or the default."""
+        """Return a value, or the default."""
         stored = self._stored(name) if self.written else self._before.get(name)
         if stored is None:
             return default
@@ -138,20 +138,20 @@ class KeyState(MutableMapping[str, Any]):
             if checked is None:
                 raise InvalidInput("A state needs a name.")
             name = checked
-        if type(value) is int and -(2**63) <= value < 2**63:  # freeze() would say the same
+        if type(value) is int and -(2**63) <= value < 2**63:  # the fast path of freeze()
             self.written[name] = value
         else:
             self.written[name] = freeze(value)
             self.special = self.special or value is None
 
     def set(self, name: str, value: Any, *, ttl_seconds: float | None = None) -> None:
-        """Set a value, to be forgotten after a while if `ttl_seconds` says so."""
+        """Set a value; with `ttl_seconds` it expires."""
         if ttl_seconds is None:
             self[name] = value
             return
         number = isinstance(ttl_seconds, int | float) and not isinstance(ttl_seconds, bool)
         if not number or not 0 < ttl_seconds <= LONGEST_SECONDS:
-            raise InvalidInput(f"ttl_seconds must be a positive number of at most a century, not {ttl_seconds!r}.")
+            raise InvalidInput(f"ttl_seconds must be a positive number, at most a century, not {ttl_seconds!r}.")
         self[name] = value
         self.written[name] = WithTtl(self.written[name], float(ttl_seconds))
         self.special = True
@@ -175,7 +175,7 @@ class KeyState(MutableMapping[str, Any]):
 
 
 def as_written(written: Mapping[str, Any]) -> dict[str, Any]:
-    """What an event wrote, in the form in which a settle takes it."""
+    """Return what an event wrote in the form that a settle takes."""
     return {
         name: WithTtl(thaw(value.value), value.ttl_seconds) if isinstance(value, WithTtl) else thaw(value)
         for name, value in written.items()

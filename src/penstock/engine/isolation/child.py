@@ -1,4 +1,4 @@
-"""The process a handler runs in. It holds no lease and no connection: whatever happens to it happens to one event."""
+"""The process a handler runs in. It holds no lease and no connection, so its death costs only what was in flight."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The answer: the handlers are loaded, or not."""
+    """The reply to the subscription: the handlers are loaded, or why not."""
 
     failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A new lease, and what is known before its first event is handled."""
+    """The start of a lease: its token and state."""
 
     token: int
     state: dict[str, dict[str, Stored]]
@@ -45,7 +45,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some events of the lease; they follow as the message's body."""
+    """Some events of the lease, in the body of the message."""
 
     begin: Begin | None
     base: int
@@ -55,7 +55,7 @@ class Chunk:
 
 
 def main(connection_fd: int, marks_fd: int, parent: int) -> None:
-    """Serve one engine until it closes its end, or dies."""
+    """Serve one engine until it closes the connection or dies."""
     _belong_to(parent)
     with socket.socket(fileno=connection_fd) as connection:
         first = wire.receive(connection)
@@ -74,7 +74,7 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
             with suppress(ImportError):
                 importlib.import_module(name)
         wire.send(connection, Ready())
-        gc.freeze()  # what is loaded stays: the collector need not look at it again
+        gc.freeze()  # modules are never garbage: keep the collector from scanning them
         _serve(connection, runner_for(subscription), marks)
 
 
@@ -90,15 +90,15 @@ def _serve(connection: socket.socket, runner: Runner, marks: Marks) -> None:
 
 
 def _belong_to(parent: int) -> None:
-    """Die with the engine, and leave its signals to it."""
+    """Die with the engine, and ignore the signals meant for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     faulthandler.enable()
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         with suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # rather this one than the engine
-    if os.getppid() != parent:  # it died before we could ask
+            Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")  # kill this process before the engine
+    if os.getppid() != parent:  # the engine died before prctl
         os._exit(0)
 
 

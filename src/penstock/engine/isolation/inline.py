@@ -1,4 +1,4 @@
-"""`isolation="inline"`: handlers run in the engine's own process, at no cost and at their own risk."""
+"""`isolation="inline"`: run handlers in the engine's process: no overhead, but no protection either."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.engine.work import Work
 
 
 class Inline:
-    """Runs a lease in the calling thread."""
+    """The executor that runs a lease in the calling thread."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._runner = runner_for(subscription)
@@ -21,10 +21,10 @@ class Inline:
         return True
 
     def run(self, work: Work) -> None:
-        """Call the handlers until the end of the lease, or until the stop flag is up."""
+        """Call the handlers until the end of the lease or the stop flag."""
         self._runner.begin()
         work.add(self._runner.run(Part(work.events, 0, work.marks, work.state, {}, work.token)))
 
     def stop(self) -> None:
-        """Give the event loop back."""
+        """Close the event loop."""
         self._runner.close()

@@ -1,4 +1,4 @@
-"""Which event is being handled, and what became of those before it: readable after the handler's process is gone."""
+"""Shared memory that says which events were in flight and which were done, readable after the process died."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import os
 import tempfile
 from enum import IntEnum
 
-_HEADER = 64  # the stop flag has a cache line of its own
+_HEADER = 64  # a cache line for the stop flag alone
 
 
 class Mark(IntEnum):
-    """What became of one event of a lease."""
+    """The status of one event of a lease."""
 
     UNTOUCHED = 0
     DONE = 1
     FAILED = 2  # or suspected: it gets a row of its own
-    HELD = 3  # not called: an earlier event of its key is not resolved
+    HELD = 3  # not called: an earlier event of its key is unresolved
     BACK = 4  # the target was unavailable: nobody's fault
-    RUNNING = 5  # in a call of many
+    RUNNING = 5  # in a batch call
 
 
 class Marks:
@@ -35,25 +35,25 @@ class Marks:
         self.events = memory[_HEADER + 8 * slots :]
 
     def begin(self, count: int) -> None:
-        """Forget the last lease."""
+        """Reset for a lease of `count` events."""
         self.stop[0] = 0
         self.events[:count] = bytes(count)
         for slot in range(len(self.slots)):
             self.slots[slot] = 0
 
     def running(self) -> list[int]:
-        """The events in flight, by their place in the lease: those in slots, and all that are in a call of many."""
+        """Return the places of the events in flight, including all events of running batch calls."""
         marks = bytes(self.events)
         if not marks.count(Mark.RUNNING):
             return [value - 1 for value in self.slots if value]
         return [place for place, mark in enumerate(marks) if mark == Mark.RUNNING]
 
     def begun(self) -> bool:
-        """Whether the first event was offered to its handler."""
+        """Whether an event has been started."""
         return bool(self.events[0]) or any(self.slots)
 
     def close(self) -> None:
-        """Give the file back; the memory follows when nobody looks at it any more."""
+        """Close the file; the memory is freed when the last view is gone."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None

@@ -1,4 +1,4 @@
-"""A handler's process as the engine sees it: started, fed, watched, and taken down."""
+"""A handler process as the engine sees it: start, feed, watch, kill."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The process is gone."""
+    """The process has ended."""
 
-    status: int  # as Popen.returncode has it: below 0 it is a signal
+    status: int  # Popen.returncode: negative for a signal
 
     def __str__(self) -> str:
         if self.status >= 0:
@@ -47,7 +47,7 @@ class Died:
 
 
 class HandlerProcess:
-    """One child. Everything here is called by one thread: the child dies with the thread that started it."""
+    """One child process. Use it from one thread only: the child dies with the thread that started it."""
 
     def __init__(self, hello: PortableSubscription, marks: Marks) -> None:
         assert marks.descriptor is not None
@@ -56,7 +56,7 @@ class HandlerProcess:
             self._child = subprocess.Popen(
                 [
                     sys.executable,
-                    "-P",  # what lies in the working directory is not what it imports first
+                    "-P",  # do not import from the working directory
                     "-c",
                     f"import sys; sys.path.insert(0, {_ROOT!r}); from penstock.engine.isolation.child import main; "
                     f"main({theirs.fileno()}, {marks.descriptor}, {os.getpid()})",
@@ -76,7 +76,7 @@ class HandlerProcess:
         self.send(hello)
 
     def wait_ready(self) -> None:
-        """Return when the handlers are loaded; `HandlerUnreachable` if they cannot be."""
+        """Return when the handlers are loaded; `HandlerUnreachable` if that fails or takes too long."""
         give_up = time.monotonic() + START_SECONDS
         while True:
             message = self.pump(0.5)
@@ -85,21 +85,21 @@ class HandlerProcess:
             if isinstance(message, Ready) and message.failure is not None:
                 self.stop()
                 raise HandlerUnreachable(
-                    f"The handler's process cannot load it: {message.failure.code}: {message.failure.message}."
+                    f"The handler process cannot load its handlers: {message.failure.code}: {message.failure.message}."
                 )
             if isinstance(message, Died):
                 self.stop()
-                raise HandlerUnreachable(f"The handler's process does not start: {message}.")
+                raise HandlerUnreachable(f"The handler process does not start: {message}.")
             if time.monotonic() > give_up:
                 self.kill()
-                raise HandlerUnreachable(f"The handler's process did not load it within {START_SECONDS:g} s.")
+                raise HandlerUnreachable(f"The handler process did not load its handlers within {START_SECONDS:g} s.")
 
     def send(self, header: Any, body: Any = b"") -> None:
         """Queue a message; `pump` writes it."""
         self._outgoing.extend(wire.frame(header, body))
 
     def pump(self, seconds: float) -> Ready | Report | Died | None:
-        """Move bytes both ways until a message arrives, the process is gone, or the time is up."""
+        """Send and receive until a message arrives, the process ends, or the time is up."""
         until = time.monotonic() + seconds
         while not self._incoming:
             left = max(0.0, until - time.monotonic())
@@ -113,7 +113,7 @@ class HandlerProcess:
                     self._incoming.extend(header for header, _ in self._frames.feed(data))
                 if ready & select.POLLOUT:
                     self._write()
-            except Exception:  # the other end is gone, or sends bytes that are no message: its memory is in ruins
+            except Exception:  # closed, or not a message: its memory is corrupt
                 return self.kill()
             if not ready and not left:
                 return None
@@ -133,11 +133,11 @@ class HandlerProcess:
                 self._outgoing[0] = piece[sent:]
 
     def gone(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether it has ended."""
         return self._child.poll() is not None
 
     def memory_mb(self) -> float:
-        """What the process holds in memory right now."""
+        """Return the resident memory now; 0 if unknown."""
         try:
             pages = int(Path(f"/proc/{self.pid}/statm").read_bytes().split()[1])
         except (OSError, IndexError, ValueError):
@@ -145,20 +145,20 @@ class HandlerProcess:
         return pages * _PAGE / 2**20
 
     def kill(self) -> Died:
-        """End it and what it has started, whatever they are doing; one that has ended keeps its own status."""
-        if self._child.returncode is None:  # not yet reaped, so the number is still its own
+        """Kill it and what it started; one that has already ended keeps its status."""
+        if self._child.returncode is None:  # not reaped yet, so the pid is still its own
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         self._socket.close()
         return Died(self._child.wait())
 
     def _ended(self) -> Died:
-        """It has hung up: how it ends says more than that we ended it."""
+        """Wait a moment after it closed the connection: its own exit status says more than SIGKILL."""
         with suppress(subprocess.TimeoutExpired):
             self._child.wait(_STOP_SECONDS)
         return self.kill()
 
     def stop(self) -> None:
-        """Let it end by itself, for a moment."""
+        """Close the connection, let it exit, and kill it if it does not."""
         self._socket.close()
         self._ended()

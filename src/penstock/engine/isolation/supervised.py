@@ -1,4 +1,4 @@
-"""`isolation="process"`: handlers run in a child that may hang, leak or die without hurting a neighbour."""
+"""`isolation="process"`: run handlers in a child process, which may hang, leak or die without harm to other events."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from penstock.engine.work import Work
 from penstock.errors import HandlerUnreachable
 
 logger = logging.getLogger("penstock")
-_TICK = 0.05  # seconds between two looks at a handler's time and memory
-_CHUNK = 2_000  # events sent at once
+_TICK = 0.05  # seconds between two checks of time and memory
+_CHUNK = 2_000  # events per message
 _CHUNK_BYTES = 8 * 2**20
-_AHEAD = 2  # chunks in the child's hands: it never waits for the next one
-_GRACE = 2.0  # seconds an async handler has to be cancelled before its process is
-_QUIET_DEATHS = 3  # deaths between two messages, in a row and without progress, before we stop trying
+_AHEAD = 2  # chunks sent to the child at once, so that it never waits
+_GRACE = 2.0  # seconds for an async handler to be cancelled before its process is killed
+_QUIET_DEATHS = 3  # in a row, between events and without progress, before giving up
 
 
 class Supervised:
-    """Runs leases in a child that is kept warm. One thread only: a child dies with the thread that made it."""
+    """The executor that runs leases in a long-lived child process. Use it from one thread: see `HandlerProcess`."""
 
     def __init__(self, subscription: Subscription, modules: tuple[str, ...] = ()) -> None:
         policy = subscription.policy
@@ -41,17 +41,17 @@ class Supervised:
         self._process: HandlerProcess | None = None
         slow = any(handler.is_async for handler in subscription.handlers)
         self.limit_seconds = policy.timeout_seconds + (_GRACE if slow else 0.0)
-        # What was done in a chunk dies with the child. So chunks halve with every death, down to one event, and double
-        # with every success: a leak or a killer always leaves progress behind.
+        # A death loses the results of its chunk. So chunks halve with every death, down to one event, and double with
+        # every success: even with a leak or a killer event there is progress.
         self.chunk = _CHUNK
         self._quiet = 0
         self._loaded = False  # at least once
 
     def start(self) -> bool:
-        """Have a process ready, with its handlers loaded; False if what was loaded before cannot be right now.
+        """Have a process ready, with its handlers loaded; False if reloading them fails for now.
 
-        A handler that never loaded is a mistake, and raises. One that did may be killed while it loads again, or need
-        something that is away for a moment: that is no reason to end an engine.
+        Handlers that never loaded are a mistake: raise. Handlers that did may be killed while they load again, or miss
+        something for a moment: that is no reason to stop an engine.
         """
         if self._process is None:
             process = HandlerProcess(self._hello, self.marks)
@@ -60,14 +60,14 @@ class Supervised:
             except HandlerUnreachable as error:
                 if not self._loaded:
                     raise
-                logger.warning("%s: %s It is tried again.", self.subscription.name, error.message)
+                logger.warning("%s: %s Retrying.", self.subscription.name, error.message)
                 return False
             self._process, self._loaded = process, True
-            self._hello = replace(self._hello, modules=())  # one that takes over from a dead one is in a hurry
+            self._hello = replace(self._hello, modules=())  # a replacement should start quickly
         return True
 
     def stop(self) -> None:
-        """Let the process go, for good."""
+        """Stop the process and free the marks."""
         self._retire()
         self.marks.close()
 
@@ -77,53 +77,53 @@ class Supervised:
             self._process = None
 
     def run(self, work: Work) -> None:
-        """Feed the lease to the child until its end, until the stop flag is up, or until the child dies."""
+        """Run the lease in the child until its end, the stop flag, or the child's death."""
         if _died_alone(work.events):
-            self._retire()  # what took a process down begins in a fresh one
+            self._retire()  # give a suspect a fresh process
         elif self._process is not None and self._process.gone():
             self.end()
         if not self.start():
-            return  # the lease goes back untouched
+            return  # the lease is released untouched
         assert self._process is not None
         work.began = time.monotonic()
         _Run(self, self._process, work).run()
 
     def end(self) -> None:
-        """The process is gone, or is to be."""
+        """Kill the process, if there is one."""
         if self._process is not None:
             self._process.kill()
             self._process = None
 
     def succeeded(self) -> None:
-        """A chunk was reported."""
+        """Note that a chunk was reported."""
         self.chunk = min(_CHUNK, 2 * self.chunk)
         self._quiet = 0
 
     def died(self, lost: int) -> None:
-        """The process died with so many events in its hands."""
+        """Note that the process died, with a chunk of `lost` events."""
         self.end()
         self.chunk = max(1, min(self.chunk, lost) // 2)
 
     def died_quietly(self, failure: Failure, *, progress: bool) -> None:
-        """Nothing was in flight, so nobody is to blame."""
+        """Note a death with no event in flight; `HandlerUnreachable` after several without progress."""
         self._quiet = 0 if progress else self._quiet + 1
         if self._quiet >= _QUIET_DEATHS:
-            raise HandlerUnreachable(f"The handler's process keeps dying between events: {failure.message}.")
+            raise HandlerUnreachable(f"The handler process keeps dying between events: {failure.message}.")
 
 
 class _Run:
-    """One lease in one child. It ends with the child: whatever is called again is claimed anew before."""
+    """One lease in one child. It ends when the child dies: an event is only called again after a new claim."""
 
     def __init__(self, supervised: Supervised, process: HandlerProcess, work: Work) -> None:
         self._supervised = supervised
         self._process = process
         self._work = work
         self._policy = supervised.subscription.policy
-        self._next = 0  # the place of the first event that was not sent
+        self._next = 0  # the first event not sent yet
         self._sent: deque[tuple[int, int]] = deque()
-        self._since: dict[int, tuple[int, float]] = {}  # slot -> (what is in it, since when)
+        self._since: dict[int, tuple[int, float]] = {}  # by slot: its value, since when
         self._looked = time.monotonic()
-        # Marks that stay if the report is lost: a success is one only where there is nothing else to report.
+        # Marks that stay if the report is lost: without a context, a success has no effects to lose.
         plain = not supervised.subscription.wants_context
         self._kept = {Mark.UNTOUCHED, Mark.DONE} if plain else {Mark.UNTOUCHED}
         count = len(work.events)
@@ -140,13 +140,13 @@ class _Run:
                 self._supervised.succeeded()
             elif isinstance(answer, Died):
                 return self._died(fingerprint.of_text("process_died", f"process_died: {answer}"))
-            # Memory first: who runs out of it is late, too.
+            # Memory first: a process short of memory is also slow.
             if time.monotonic() - self._looked >= _TICK and (verdict := self._overfed() or self._overdue()):
                 return self._died(*verdict)
         return None
 
     def _send(self) -> None:
-        """Keep the child's hands full."""
+        """Keep up to `_AHEAD` chunks with the child."""
         work = self._work
         while self._next < len(work.events) and len(self._sent) < _AHEAD and not work.marks.stop[0]:
             first, last = self._next, self._next + self._size()
@@ -157,20 +157,20 @@ class _Run:
             self._next = last
 
     def _size(self) -> int:
-        """How many events to send next: equal shares of what is left."""
+        """Return the size of the next chunk: equal shares of what is left."""
         left, most = len(self._work.events) - self._next, self._supervised.chunk
         if self._policy.concurrency > 1 and most >= _CHUNK:
-            most = left  # every end of a chunk is a moment at which slots are idle
+            most = left  # slots are idle at the end of every chunk
         share = math.ceil(left / math.ceil(left / min(most, self._most)))
         batch = self._policy.batch
         if batch is not None and most >= _CHUNK:
-            share = math.ceil(share / batch) * batch  # no call is cut short by the end of a chunk
+            share = math.ceil(share / batch) * batch  # do not cut calls short
         return min(left, share)
 
     # --- what goes wrong -----------------------------------------------------------------------------------------
 
     def _overdue(self) -> tuple[Failure, int] | tuple[Failure] | None:
-        """The event that has been running for too long; of a call of many nobody knows which it is."""
+        """Find an event that runs too long; in a batch call it is not known which."""
         now = self._looked = time.monotonic()
         for slot, value in enumerate(self._work.marks.slots):
             known, since = self._since.get(slot, (0, now))
@@ -189,7 +189,7 @@ class _Run:
         return (fingerprint.of_text("out_of_memory", why),)
 
     def _died(self, failure: Failure, culprit: int | None = None) -> None:
-        """Blame the event that was alone in flight; where there were several, they are suspects."""
+        """Blame the event that was alone in flight, or suspect all that were."""
         work = self._work
         work.deaths += 1
         first, last = self._sent[0] if self._sent else (0, 0)
@@ -198,7 +198,7 @@ class _Run:
         running = [place for place in marks.running() if marks.events[place] in (Mark.UNTOUCHED, Mark.RUNNING)]
         for slot in range(len(marks.slots)):
             marks.slots[slot] = 0
-        if not running:  # it may have died of what it was about to report
+        if not running:  # it may have died of its report
             running = [place for place in range(first, last) if marks.events[place] not in (*self._kept, Mark.HELD)]
         self._take_back()
         if culprit is not None:
@@ -211,7 +211,7 @@ class _Run:
             self._supervised.died_quietly(failure, progress=bool(work.outcomes().count(Mark.DONE)))
 
     def _take_back(self) -> None:
-        """What was sent and not reported goes back; only what left no trace but its mark stays done."""
+        """Reset events that were sent and not reported, except those in `_kept`."""
         marks = self._work.marks.events
         for first, last in self._sent:
             for place in range(first, last):
@@ -221,6 +221,6 @@ class _Run:
 
 
 def _died_alone(events: Events) -> bool:
-    """Whether this is an event that took its process down, or may have done so, and is alone for that reason."""
+    """Whether this is a single event that killed its process before, or is suspected of it."""
     error = events.retries[0][2] if len(events) == 1 and events.retries else None
     return error is not None and error.split(":", 1)[0] in DEATHS

@@ -1,7 +1,7 @@
-"""Messages between the engine's processes: a small header, and events as they are.
+"""Messages between the engine's processes: a small pickled header, and a body of packed events.
 
-Headers are pickled: both ends are the same installation running the same app's code, nothing of it is ever stored, and
-what a handler hands over (times, decimals, uuids) arrives as it was.
+Pickle is safe here: both ends run the same installation and app, and nothing is stored. It keeps the types of effect
+parameters (times, decimals, uuids).
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ _READ = 1 << 20
 
 
 def frame(header: Any, body: Any = b"") -> list[memoryview]:
-    """A message as pieces to be written one after the other."""
+    """Encode a message as pieces, to be written in order."""
     packed = pickle.dumps(header, protocol=5)
     pieces = [memoryview(_SIZES.pack(len(packed), len(body))), memoryview(packed)]
     return [*pieces, memoryview(body).cast("B")] if len(body) else pieces
 
 
 def send(connection: socket.socket, header: Any, body: Any = b"") -> None:
-    """Write one message; returns when all of it is on its way."""
+    """Write one message; return when the socket has taken all of it."""
     for piece in frame(header, body):
         connection.sendall(piece)
 
 
 class Frames:
-    """Puts what a socket delivers together again."""
+    """A decoder for messages that arrive in pieces."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[Any, bytes]]:
-        """The messages that are complete now."""
+        """Add data; return the messages that are now complete."""
         self._buffer += data
         found = []
         while (message := self._next()) is not None:
@@ -56,7 +56,7 @@ class Frames:
 
 
 def receive(connection: socket.socket) -> tuple[Any, bytearray] | None:
-    """Wait for one message; None when the other end is gone."""
+    """Wait for one message; None when the other end has closed."""
     sizes = _exactly(connection, _SIZES.size)
     if sizes is None:
         return None

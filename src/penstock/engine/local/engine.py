@@ -1,4 +1,4 @@
-"""The local engine: every group of an app in threads of this process, handlers in processes of their own."""
+"""The local engine: a thread of this process for every group, handlers in child processes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from penstock.log.log import Log
 
 
 class LocalEngine(Engine):
-    """Runs subscriptions in this process until it is stopped, or until their groups are drained.
+    """The engine that runs subscriptions in this process.
 
-    While it runs, Python threads take turns more often than by default, and what was loaded when it began is never
-    collected as garbage.
+    Side effects: Python threads switch more often while it runs, and objects that exist at its start are never garbage
+    collected.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class LocalEngine(Engine):
 
     @property
     def idle(self) -> bool:
-        """Whether no group had anything to do at the last look."""
+        """Whether the last claim of every group found nothing."""
         return all(worker.idle is not None for worker in self._workers)
 
     def _may_be_drained(self) -> bool:
@@ -99,8 +99,8 @@ class LocalEngine(Engine):
 
 @cache
 def _spare_the_collector() -> None:
-    """What is loaded by now stays: the collector, for which all threads wait, need not look at it again.
+    """Keep the collector, which stops all threads, from scanning what is loaded.
 
-    Once is enough, because what is garbage at that moment stays as well.
+    Only once per process, because it also keeps whatever is garbage at that moment.
     """
     gc.freeze()

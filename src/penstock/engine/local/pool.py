@@ -1,4 +1,4 @@
-"""Several processes run one app: the foreground process starts processes, adds up what they do, replaces the fallen."""
+"""Run one app in several processes: start them, add up their counters, replace those that die."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from penstock.errors import AWAY, HandlerUnreachable, PenstockError, all_errors
 from penstock.log.open import open_log
 
 _TICK = 0.2
-_RESTART_SECONDS = (0.5, 30.0)  # the pause before a new process: it doubles from the first to the last
-_STEADY_SECONDS = 60.0  # a process that lived so long was not the cause of the last death
-_QUIET_DEATHS = 5  # deaths before the first report, in a row, before we stop trying
+_RESTART_SECONDS = (0.5, 30.0)  # the pause before a replacement: first and longest; it doubles
+_STEADY_SECONDS = 60.0  # after a life this long the pause starts over
+_QUIET_DEATHS = 5  # in a row, before the first report, before giving up
 logger = logging.getLogger("penstock")
 
 
@@ -44,9 +44,9 @@ def run_pool(
     until_drained: bool = False,
     name: str | None = None,
 ) -> Outcome:
-    """Run an app until stopped by a signal, or until drained. Call it in the main thread if signals are to be heard.
+    """Run an app until a signal or an operator stops it, or until drained. Signals need the main thread.
 
-    Pool load the app by its reference, and look for these groups in it.
+    Pool processes load the app by `reference` and serve the groups of these subscriptions.
     """
     names = [one.name for one in subscriptions]
     hello = Hello(
@@ -58,7 +58,7 @@ def run_pool(
         [str(one) for one in sys.path],
         list(sys.argv),
     )
-    asked = threading.Event()  # an operator wants it to stop; the processes hear everything else themselves
+    asked = threading.Event()  # an operator's stop; pool processes follow all other orders themselves
     with (
         open_log(url) as log,
         running(log, "local", names, name, lambda wanted: asked.set() if wanted == "stop" else None) as run,
@@ -68,17 +68,17 @@ def run_pool(
 
 
 def _run(pool: Pool, asked: threading.Event) -> Outcome:
-    said = StopNotice()
+    notice = StopNotice()
 
     def exit_at_once(number: int, frame: Any) -> None:
         pool.kill()
         os._exit(128 + number)
 
     def stop() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):  # processes do not die with us by themselves: they stop
+        for number in (signal.SIGINT, signal.SIGTERM):  # pool processes do not die with us: kill them first
             signal.signal(number, exit_at_once)
         pool.stop()
-        said.stopping()
+        notice.stopping()
 
     with stopping_by_signal(stop):
         try:
@@ -92,18 +92,18 @@ def _run(pool: Pool, asked: threading.Event) -> Outcome:
             pool.stop()
             raise
     everyone.emit(RunProgressed(pool.snapshot()))
-    said.wait()
+    notice.wait()
     return PoolOutcome(pool.snapshot(), pool.paused, pool.seconds, pool.deaths)
 
 
 class _Seat:
-    """One of the N: who is in it, and when the next one comes."""
+    """One of the N places: its process, and when to start the next."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.process: PoolProcess | None = None
         self.due = math.inf
-        self.quiet = 0  # processes in a row that died before their first report
+        self.quiet = 0  # deaths in a row before a first report
         self._pause = 0.0
 
     def next_pause(self, lived_seconds: float) -> float:
@@ -112,58 +112,58 @@ class _Seat:
         return self._pause
 
 
-_Said = tuple[_Seat, PoolProcess, Message | Died]
+_Received = tuple[_Seat, PoolProcess, Message | Died]
 
 
 class Pool:
-    """Processes that run until they are stopped, or have drained their groups.
+    """Pool processes that run until stopped, or until their groups are drained.
 
-    One thread calls all but `stop` and `kill`.
+    Use it from one thread, except `stop` and `kill`.
     """
 
     def __init__(self, hello: Hello, names: Sequence[str], count: int) -> None:
         self._hello = hello
-        self._heard: queue.SimpleQueue[_Said | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[_Received | None] = queue.SimpleQueue()
         self._seats = [_Seat(number) for number in range(1, check_processes(count) + 1)]
-        self._past = {name: Counter[str]() for name in names}  # what processes did that are gone
+        self._past = {name: Counter[str]() for name in names}  # counts of processes that have ended
         self._stopping = False
-        self._begun = False  # a process has been at work
+        self._begun = False  # a process has reported
         self._error: PenstockError | None = None
         self._began = time.monotonic()
         self.paused: dict[str, str] = {}
         self.deaths = 0
 
     def start(self) -> None:
-        """Start all pool."""
+        """Start all processes."""
         for seat in self._seats:
             seat.due = time.monotonic()
         self._start_due()
 
     def stop(self) -> None:
-        """End gracefully. Returns at once; may be called by a signal handler."""
+        """Stop gracefully. Returns at once; may be called by a signal handler."""
         self._stopping = True
         for seat in self._seats:
             if seat.process is not None:
                 seat.process.stop()
-        self._heard.put(None)
+        self._inbox.put(None)
 
     def kill(self) -> None:
-        """End all processes at once, whatever they are doing."""
+        """Kill all processes."""
         for seat in self._seats:
             if seat.process is not None:
                 seat.process.kill()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Return True when all processes have ended for good; raises what ended them, if that was an error."""
+        """Return True when all processes have ended, False after `seconds`; raise the error that ended them, if any."""
         until = math.inf if seconds is None else time.monotonic() + seconds
         while any(seat.process is not None or self._restarts(seat) for seat in self._seats):
             left = min([until, *(one.due for one in self._seats if self._restarts(one))]) - time.monotonic()
             try:
-                heard = self._heard.get(timeout=None if left == math.inf else max(0.0, left))
+                received = self._inbox.get(timeout=None if left == math.inf else max(0.0, left))
             except queue.Empty:
-                heard = None
-            if heard is not None:
-                self._hear(*heard)
+                received = None
+            if received is not None:
+                self._receive(*received)
             self._start_due()
             if time.monotonic() >= until:
                 return False
@@ -172,7 +172,7 @@ class Pool:
         return True
 
     def snapshot(self) -> dict[str, dict[str, int]]:
-        """The counters of every group over all processes, as of their last reports."""
+        """Return the counters of every group over all processes, as of their last reports."""
         sums = {name: counts.copy() for name, counts in self._past.items()}
         for seat in self._seats:
             if seat.process is not None:
@@ -181,7 +181,7 @@ class Pool:
 
     @property
     def seconds(self) -> float:
-        """How long they have been at work."""
+        """Seconds since the pool was made."""
         return time.monotonic() - self._began
 
     # --- starting ------------------------------------------------------------------------------------------------
@@ -193,45 +193,46 @@ class Pool:
         for seat in self._seats:
             if seat.process is None and self._restarts(seat) and seat.due <= time.monotonic():
                 seat.due = math.inf
-                seat.process = PoolProcess(self._hello, partial(self._pass_on, seat))
-                if self._stopping:  # a signal came in between, and did not see the new one
+                seat.process = PoolProcess(self._hello, partial(self._enqueue, seat))
+                if self._stopping:  # a signal handler ran in between, and missed the new process
                     seat.process.stop()
 
-    # --- hearing -------------------------------------------------------------------------------------------------
+    # --- receiving -----------------------------------------------------------------------------------------------
 
-    def _pass_on(self, seat: _Seat, process: PoolProcess, said: Message | Died) -> None:
-        self._heard.put((seat, process, said))
+    def _enqueue(self, seat: _Seat, process: PoolProcess, message: Message | Died) -> None:
+        self._inbox.put((seat, process, message))
 
-    def _hear(self, seat: _Seat, process: PoolProcess, said: Message | Died) -> None:
-        if isinstance(said, Died):
+    def _receive(self, seat: _Seat, process: PoolProcess, message: Message | Died) -> None:
+        if isinstance(message, Died):
             seat.process = None
-            process.stop()  # gives our end of its input back
+            process.stop()  # closes our end of its input
             _add(self._past, process.groups)
-            self._ended(seat, process, said)
-        elif "warning" in said:
-            logger.warning("%s", said["warning"])
-        elif "ended" in said:
-            process.last = said
-        elif seat.process is process:  # else it is gone, and these words come from the depth of its pipe
+            self._ended(seat, process, message)
+        elif "warning" in message:
+            logger.warning("%s", message["warning"])
+        elif "ended" in message:
+            process.last = message
+        elif seat.process is process:  # else it is a late message of a process that has ended
             if not process.begun:
-                logger.info("process %d (pid %d) is at work", seat.number, process.pid)
-            if said["stopping"] and not process.stopping:
+                logger.info("process %d (pid %d) is running", seat.number, process.pid)
+            if message["stopping"] and not process.stopping:
                 logger.info("process %d (pid %d) is stopping", seat.number, process.pid)
             self._begun = process.begun = True
-            process.groups, process.paused, process.stopping = said["groups"], said["paused"], said["stopping"]
+            process.groups, process.paused = message["groups"], message["paused"]
+            process.stopping = message["stopping"]
 
     def _ended(self, seat: _Seat, process: PoolProcess, died: Died) -> None:
-        """Decide what the end of a process means: a wish, a job done, an error of all, or a loss to be made good."""
+        """Handle the end of a process: stopped on request, drained, failed for good, or to be replaced."""
         error = _error(process.last)
         if error is not None and not (self._begun and isinstance(error, AWAY)):
             self._fail(error)
             return
         if error is None and process.last is not None and (self._stopping or not process.last["asked"]):
-            # The last to find everything drained knows best; those who were stopped know what they saw.
+            # After a drain the last process to end has the newest view; after a stop, collect all views.
             self.paused = {**self.paused, **process.paused} if self._stopping else process.paused
             return
         self.deaths += 1
-        why = str(error or (died if process.last is None else "told to stop, but not by us")).rstrip(".")
+        why = str(error or (died if process.last is None else "stopped by someone else")).rstrip(".")
         if self._stopping:
             logger.warning("process %d (pid %d): %s", seat.number, process.pid, why)
             return
@@ -249,7 +250,7 @@ class Pool:
 
 
 def _error(last: Message | None) -> PenstockError | None:
-    """What a process ended with, as if it had happened here."""
+    """Rebuild the error that a process ended with, if any."""
     if last is None or "error" not in last:
         return None
     code, message = last["error"]

@@ -1,7 +1,7 @@
-"""A process of the pool: one of several that run the same app, for the foreground process that started it.
+"""The main program of a pool process: one of several that run the same app.
 
-The first message on its socket says what to run; the end of the socket, which the death of the foreground process
-brings about, too, says to stop. It reports on the same socket: standard output belongs to the handlers.
+The first message on its socket says what to run. When the socket closes, also because the foreground process died, it
+stops. It reports on the same socket, because standard output belongs to the handlers.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ logger = logging.getLogger("penstock")
 
 
 class Declared(Protocol):
-    """The part of an app that a process of the pool needs."""
+    """The part of an app that a pool process needs."""
 
     def chosen(self, groups: Sequence[str] | None = None) -> list[Subscription]:
-        """The subscriptions of these groups."""
+        """Return the subscriptions of these groups."""
 
 
 class Reporter(logging.Handler):
-    """Writes to the foreground process; once that is gone, to nobody."""
+    """A log handler that sends to the foreground process; silent once that is gone."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -45,17 +45,17 @@ class Reporter(logging.Handler):
         self._writing = threading.Lock()
 
     def send(self, message: Message) -> None:
-        """Report."""
+        """Send a message; thread-safe."""
         with self._writing, suppress(OSError):
             wire.send(self._connection, message)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Warnings are shown by the foreground process, which knows what else is on the screen."""
+        """Let the foreground process print it: it knows what else is on the screen."""
         self.send({"warning": record.getMessage()[:_WARNING_LENGTH]})
 
 
 def main(descriptor: int) -> int:
-    """Run from the first message to the last; returns the exit code."""
+    """Run until stopped or drained; return the exit code."""
     with socket.socket(fileno=descriptor) as connection:
         connection.set_inheritable(False)
         first = wire.receive(connection)
@@ -74,9 +74,9 @@ def main(descriptor: int) -> int:
 
 
 def _run(hello: Hello, connection: socket.socket, reporter: Reporter) -> bool:
-    """Work until stopped or drained; returns whether it was stopped."""
+    """Run until stopped or drained; return whether it was stopped."""
     app: Declared = load_object(hello.app, load_object(hello.kind, type))
-    if not logger.hasHandlers():  # an app that has its own has said where warnings go
+    if not logger.hasHandlers():  # else the app has configured logging itself
         logger.addHandler(reporter)
     asked = threading.Event()
     with open_log(hello.url) as log:

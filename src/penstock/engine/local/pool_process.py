@@ -1,4 +1,4 @@
-"""A process of the pool as the foreground process sees it, and what the two say to each other."""
+"""A pool process as the foreground process sees it, and the messages between the two."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ _LAST_WORDS_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first message to a process: what it is for. It is no argument, because a URL may hold a password."""
+    """The first message to a process: what to run. Not an argument, because a URL may hold a password."""
 
-    app: str  # as load_object takes it
-    kind: str  # the class of an app: this layer is below the one that defines it
+    app: str  # for load_object
+    kind: str  # the class of apps, by name: it lives in a higher layer
     url: str | None
     groups: Sequence[str]
     until_drained: bool
     path: Sequence[str]
     arguments: Sequence[str]
-    run: int | None = None  # the row of the whole run
+    run: int | None = None  # the run's row in `runs`
 
 
 class Message(TypedDict, total=False):
-    """One message from a process."""
+    """A message from a pool process."""
 
-    groups: dict[str, dict[str, int]]  # counters, as of now
+    groups: dict[str, dict[str, int]]  # counters
     paused: dict[str, str]
-    stopping: bool  # it was told to stop
+    stopping: bool  # it was asked to stop
     warning: str
-    ended: bool  # nothing follows
-    asked: bool  # it has ended because it was told to
-    error: tuple[str, str]  # it has ended because of this: code and message
+    ended: bool  # the last message
+    asked: bool  # it ended because it was asked to
+    error: tuple[str, str]  # it ended because of this: code and message
 
 
 class PoolProcess:
-    """One process. It has its own session, so that the terminal's Ctrl-C reaches the foreground process alone."""
+    """One pool process. It has its own session, so that Ctrl-C reaches only the foreground process."""
 
     def __init__(self, hello: Hello, tell: Callable[[PoolProcess, Message | Died], None]) -> None:
-        """`tell` is called by other threads."""
+        """Start it; `tell` is called from other threads."""
         self.groups: dict[str, dict[str, int]] = {}
         self.paused: dict[str, str] = {}
         self.begun = False
@@ -68,7 +68,7 @@ class PoolProcess:
             )
         self.pid = self._child.pid
         threading.Thread(target=self._watch, args=(tell,), daemon=True).start()
-        with suppress(OSError):  # it is gone already, as will be told
+        with suppress(OSError):  # it died at once, which `_watch` reports
             wire.send(self._socket, hello)
 
     @property
@@ -76,17 +76,17 @@ class PoolProcess:
         return time.monotonic() - self._began
 
     def stop(self) -> None:
-        """Tell it to stop, by the end of what we send."""
+        """Ask it to stop, by closing our side of the socket."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
     def kill(self) -> None:
-        if self._child.returncode is None:  # not yet reaped, so the number is still its own
+        if self._child.returncode is None:  # not reaped yet, so the pid is still its own
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def _watch(self, tell: Callable[[PoolProcess, Message | Died], None]) -> None:
-        """Pass on what it says, and then that it is gone; what it has started may keep the socket open for longer."""
+        """Pass on its messages, then its death. Do not wait for the socket: its own children may keep it open."""
 
         def listen() -> None:
             with self._socket, suppress(OSError):

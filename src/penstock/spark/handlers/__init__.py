@@ -1,1 +1,1 @@
-"""Handlers on Spark: slices of time in Spark's slots."""
+"""Handlers on Spark: time slices in Spark's slots."""

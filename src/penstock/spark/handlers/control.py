@@ -1,6 +1,6 @@
-"""A line between the driver and its slices: counts come in while they work, and the word to stop goes out.
+"""A connection between the driver and its slices: counts go to the driver, the order to stop goes to the slices.
 
-A slice that cannot reach the driver works on to the end of its time; one that loses the driver stops.
+A slice that cannot connect works until its time is up; one that loses the connection stops.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STOP = "stop"
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where the driver listens, and how a slice proves that it belongs to it."""
+    """The driver's address, and the key that authenticates its slices."""
 
     host: str
     port: int
@@ -28,11 +28,11 @@ class Line:
 
 
 class Switchboard:
-    """The driver's end."""
+    """The driver's end: `on_counts` is called with a slice's number and counts, from other threads."""
 
-    def __init__(self, host: str, heard: Callable[[int, Counts], None]) -> None:
+    def __init__(self, host: str, on_counts: Callable[[int, Counts], None]) -> None:
         key = secrets.token_bytes(32)
-        self._heard = heard
+        self._on_counts = on_counts
         self._listener = Listener((host, 0), backlog=64, authkey=key)
         address = self._listener.address
         assert isinstance(address, tuple)
@@ -44,7 +44,7 @@ class Switchboard:
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell every slice, and every one that comes, to end gracefully."""
+        """Tell all slices, including later ones, to stop gracefully."""
         with self._lock:
             self._stopped = True
             connected = list(self._connected)
@@ -52,7 +52,7 @@ class Switchboard:
             _send(connection, STOP)
 
     def close(self) -> None:
-        """Listen no more. A knock of our own wakes the listener, which would not notice otherwise."""
+        """Stop listening; a connection of our own wakes the blocked accept."""
         self._closed = True
         with suppress(OSError):
             socket.create_connection((self.line.host, self.line.port)).close()
@@ -63,7 +63,7 @@ class Switchboard:
             try:
                 connection = self._listener.accept()
             except (AuthenticationError, EOFError, OSError):
-                continue  # somebody else's knock, or our own
+                continue  # a stranger, or the connection made by close()
             with self._lock:
                 self._connected.add(connection)
                 stopped = self._stopped
@@ -76,7 +76,7 @@ class Switchboard:
         try:
             number = connection.recv()
             while (counts := connection.recv()) is not None:
-                self._heard(number, counts)
+                self._on_counts(number, counts)
         except (EOFError, OSError):
             pass
         finally:
@@ -86,7 +86,7 @@ class Switchboard:
 
 
 class Caller:
-    """A slice's end. `stopped` is called, in a thread of its own, when the driver says so or is gone."""
+    """A slice's end. `stopped` is called in another thread when the driver says stop or is gone."""
 
     def __init__(self, line: Line, number: int, stopped: Callable[[], None]) -> None:
         self._connection: Connection | None = None
@@ -102,12 +102,12 @@ class Caller:
         return self._connection is not None
 
     def report(self, counts: Counts) -> None:
-        """What the slice has done so far."""
+        """Send the counts so far."""
         if self._connection is not None:
             _send(self._connection, counts)
 
     def close(self) -> None:
-        """Say good-bye: the driver hangs up, and then so does our listener, which nobody else may interrupt."""
+        """Send the end: the driver closes the connection, and that ends our listener, which is blocked in recv."""
         self._closed = True
         if self._connection is not None:
             _send(self._connection, None)

@@ -1,4 +1,4 @@
-"""The Spark engine: handlers as slices that fill the slots, pipelines as jobs of their own, one driver over both."""
+"""The Spark engine: one driver that runs handlers as time slices in the slots, and pipelines as Spark jobs."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ if TYPE_CHECKING:
     from penstock.spark.pipelines.worker import PipelineWorker
 
 logger = logging.getLogger("penstock")
-_SHORT = 3.0  # seconds of a slice when somebody waits for its slot
-_LONG = 30.0  # and when nobody does
-_PATIENCE = 0.25  # seconds without work after which a slot is given to others
-_AGAIN = (0.2, 10.0)  # seconds before a group whose job failed is tried again: from the first to the last
-_NAME = f"{socket.gethostname()}/{os.getpid()}"  # of the driver
+_SHORT = 3.0  # seconds of a slice if slots are scarce
+_LONG = 30.0  # and if they are not
+_PATIENCE = 0.25  # seconds without work before a scarce slot is given up
+_RETRY_SECONDS = (0.2, 10.0)  # after a lost slice: first and longest pause; it doubles
+_NAME = f"{socket.gethostname()}/{os.getpid()}"  # the driver's
 HANDLERS, PIPELINES = "penstock-handlers", "penstock-pipelines"  # Spark's scheduling pools
 
 
 @dataclass(slots=True)
 class _Group:
-    """A group of handlers as the driver sees it."""
+    """A group with handlers, as the driver sees it."""
 
     subscription: Subscription
     portable: PortableSubscription
-    key: str  # under which workers keep what they made of it
+    key: str  # under which Python workers cache what they opened for it
     past: Counter[str] = field(default_factory=Counter)
-    running: dict[int, Counts] = field(default_factory=dict)  # by the slice's number
-    wanted: float = 0.0  # not before this moment …
-    grown: float = math.inf  # … unless the log has grown beyond this
-    pause: float = 0.0  # after a failed job
-    began: float = 0.0  # when its last slice began
+    running: dict[int, Counts] = field(default_factory=dict)  # counts by slice number
+    wanted: float = 0.0  # no new slice before this time …
+    grown: float = math.inf  # … unless the log grows beyond this offset
+    pause: float = 0.0  # seconds, after a lost slice
+    began: float = 0.0  # start of its last slice
     idle: bool = False
 
 
 class SparkEngine(Engine):
-    """Runs an app on a Spark session until it is stopped, or until all groups are drained."""
+    """The engine that runs an app on a Spark session."""
 
     tick = POLL_FIRST_SECONDS
     drain_look = 0.2
@@ -89,13 +89,13 @@ class SparkEngine(Engine):
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()
         self._quiet = False
-        self._end = 0  # of the log, when somebody sleeps
+        self._end = 0  # of the log; updated while a group is idle
         self._switchboard: Switchboard | None = None
 
     # --- what everybody calls ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Declare the groups and begin to work."""
+        """Declare the groups and start to work."""
         for group in self._groups:
             wanted = partial(declare, self._log, group.subscription, _NAME)
             patiently(wanted, group.subscription.name, everyone, self._stopping)
@@ -103,7 +103,7 @@ class SparkEngine(Engine):
             worker.start()
         self._heartbeat.start()
         conf = self._context.getConf()
-        self._switchboard = Switchboard(conf.get("spark.driver.host", "127.0.0.1"), self._heard)
+        self._switchboard = Switchboard(conf.get("spark.driver.host", "127.0.0.1"), self._on_counts)
         for number in range(self._slots() if self._groups else 0):
             self._thread(self._serve, f"penstock-slot-{number}")
         for worker in self._pipelines:
@@ -111,12 +111,12 @@ class SparkEngine(Engine):
         self._maintain()
 
     def stop(self) -> None:
-        """End gracefully: running handlers get their time, what was never started goes back. Returns at once."""
+        """Stop gracefully: running handlers may finish, the rest is released. Returns at once."""
         self._stopping.set()
-        # A signal handler may be the caller: it takes no lock that the interrupted thread may hold.
-        threading.Thread(target=self._say_stop, name="penstock-stop", daemon=True).start()
+        # In a thread: the caller may be a signal handler, and the interrupted thread may hold our locks.
+        threading.Thread(target=self._pass_on_stop, name="penstock-stop", daemon=True).start()
 
-    def _say_stop(self) -> None:
+    def _pass_on_stop(self) -> None:
         if self._switchboard is not None:
             self._switchboard.stop()
         for worker in self._pipelines:
@@ -125,13 +125,13 @@ class SparkEngine(Engine):
             self._changed.notify_all()
 
     def quiet(self, quiet: bool) -> None:
-        """Begin no new slice; those that run end when their time is over. Pipelines go on."""
+        """Start no new slices; running ones end when their time is up. Pipelines continue. False to resume."""
         self._quiet = quiet
         with self._changed:
             self._changed.notify_all()
 
     def snapshot(self) -> dict[str, dict[str, int]]:
-        """The counters of every group, as of the last reports."""
+        """Return the counters of every group, as of the last reports."""
         with self._changed:
             counts = {group.subscription.name: _sum(group) for group in self._groups}
         return counts | {one.pipeline.name: one.counters.snapshot() for one in self._pipelines}
@@ -142,7 +142,7 @@ class SparkEngine(Engine):
         return max(1, int(self._context.defaultParallelism))
 
     def _serve(self) -> None:
-        """One slot: slice after slice, for whoever had the least."""
+        """Serve one slot: run slice after slice, for the group that has the fewest."""
         self._context.setLocalProperty("spark.scheduler.pool", HANDLERS)
         while (group := self._next()) is not None:
             number = next(self._numbers)
@@ -161,7 +161,7 @@ class SparkEngine(Engine):
                 raise all_errors().get(code, PenstockError)(message)
 
     def _next(self) -> _Group | None:
-        """The group that is to work next; waits for one, None at the end."""
+        """Wait for a group that may work, and return it; None when stopping."""
         with self._changed:
             while not self._stopping.is_set():
                 ready = self._ready()
@@ -181,7 +181,7 @@ class SparkEngine(Engine):
         ]
 
     def _crowded(self) -> bool:
-        """Whether a pipeline needs a slot that a second slice of a group would take."""
+        """Whether a second slice of a group would take the slot that a busy pipeline needs."""
         running = sum(len(one.running) for one in self._groups)
         busy = sum(one.busy for one in self._pipelines)
         return busy > 0 and running >= max(1, self._slots() - 1)
@@ -194,30 +194,30 @@ class SparkEngine(Engine):
         return time_slice.Ticket(number, group.key, self._url, group.portable, seconds, patience, line)
 
     def _run(self, group: _Group, ticket: time_slice.Ticket) -> time_slice.SliceReport | None:
-        """One slice as a job of one task; None if the job failed, whoever did it."""
+        """Run one slice as a Spark job of one task; None if the Spark job failed, whatever the cause."""
         self._context.setJobDescription(f"{group.subscription.name}: slice {ticket.number}")
         try:
             (report,) = self._context.parallelize([ticket], 1).mapPartitions(time_slice.work).collect()
         except Exception as error:
             if has_ended(self._context):
-                raise SparkLost(f"Spark has ended: {first_line(error)}.") from error
+                raise SparkLost(f"Spark has stopped: {first_line(error)}.") from error
             logger.warning("%s: a slice was lost: %s", group.subscription.name, first_line(error))
             return None
         assert isinstance(report, time_slice.SliceReport)
         return report
 
     def _plan(self, group: _Group, report: time_slice.SliceReport | None) -> None:
-        """When the group may have its next slice."""
-        group.pause = 0.0 if report is not None else min(max(_AGAIN[0], 2 * group.pause), _AGAIN[1])
+        """Decide when the group may have its next slice."""
+        group.pause = 0.0 if report is not None else min(max(_RETRY_SECONDS[0], 2 * group.pause), _RETRY_SECONDS[1])
         idle = None if report is None else report.idle
         group.idle, group.grown, nap = idle is not None, math.inf, group.pause
         if idle is not None:
-            waits = idle.paused or idle.horizon < idle.end  # for an operator, or for somebody who still appends
+            waits = idle.paused or idle.horizon < idle.end  # for an operator, or for an append that is still open
             nap = POLL_MOST_SECONDS if waits else math.inf if idle.seconds is None else idle.seconds
             group.grown = idle.end
         group.wanted = time.monotonic() + nap
 
-    def _heard(self, number: int, counts: Counts) -> None:
+    def _on_counts(self, number: int, counts: Counts) -> None:
         with self._changed:
             for group in self._groups:
                 if number in group.running:
@@ -226,7 +226,7 @@ class SparkEngine(Engine):
     # --- pipelines and the rest ----------------------------------------------------------------------------------
 
     def _worker(self, pipeline: Pipeline, url: str) -> PipelineWorker:
-        from penstock.spark.pipelines.worker import PipelineWorker  # with all that DataFrames need
+        from penstock.spark.pipelines.worker import PipelineWorker  # imports what only DataFrames need
 
         return PipelineWorker(self._log, self._spark, url, pipeline, f"{_NAME}/{pipeline.group}", self._heartbeat)
 
@@ -243,7 +243,7 @@ class SparkEngine(Engine):
         self._heartbeat.stop()
 
     def _wake_sleepers(self) -> None:
-        """A group that had nothing to do and gave its slot back is woken when the log grows."""
+        """Wake idle groups when the log grows."""
         if all(one.running or one.grown == math.inf for one in self._groups):
             return
         with suppress(*AWAY):

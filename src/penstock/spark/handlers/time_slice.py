@@ -1,7 +1,7 @@
-"""What a Spark task does for a group of handlers: it may work for a slice of time, and carries no lease.
+"""A time slice: a Spark task that works for a group of handlers for some seconds. It is sent no lease.
 
-It claims, reads, handles and settles in a loop on its own connection. Whatever Spark does with the task (retries it,
-runs it twice, cancels it), every claim is its own, with its own token and its own counted attempt.
+It claims, handles and settles on its own connection. Whatever Spark does with the task (retry, run twice, cancel), each
+claim has its own token and counts as its own attempt.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ from penstock.log.open import open_log
 from penstock.spark import secrets
 from penstock.spark.handlers.control import Caller, Counts, Line
 
-_KEPT = 4  # groups a Python worker keeps warm: their processes and connections
+_KEPT = 4  # groups whose processes and connections a Python worker keeps between slices
 _REPORT_SECONDS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Permission to work."""
+    """What a slice is given: a group, and how long to work for it."""
 
     number: int
-    key: str  # the same for all slices of a group in one run
+    key: str  # of the group, the same for all its slices in a run
     url: str  # without a password
     subscription: PortableSubscription
     seconds: float
-    patience: float  # seconds without work after which the slot is given back
+    patience: float  # seconds without work before the slice ends
     line: Line
 
 
 @dataclass(frozen=True, slots=True)
 class SliceReport:
-    """What a slice did, and why it ended if it was not time."""
+    """What a slice did, and why it ended early, if it did."""
 
     counts: Counts
-    idle: Idle | None = None  # there was nothing to do
-    error: tuple[str, str] | None = None  # code and message of what no other slice would do better
+    idle: Idle | None = None  # the last claim, if it found nothing
+    error: tuple[str, str] | None = None  # code and message of an error that stops the engine
 
 
 def work(tickets: Iterable[Ticket]) -> Iterator[SliceReport]:
-    """The body of a Spark task."""
+    """Run the slices of a Spark task."""
     for ticket in tickets:
         yield run_slice(ticket)
 
 
 def run_slice(ticket: Ticket) -> SliceReport:
-    """Work for a group until the time is over, there is nothing to do, or the driver says stop."""
+    """Work for a group until time is up, there is nothing to do, or the driver says stop."""
     counters = Counters()
     try:
         kept = _warm(ticket)
@@ -73,7 +73,7 @@ def run_slice(ticket: Ticket) -> SliceReport:
         kept.worker.until = ending
         kept.worker.again()
         caller = Caller(ticket.line, ticket.number, kept.worker.stop)
-        with _telling(caller, counters), quick_turns():
+        with _Reporting(caller, counters), quick_turns():
             kept.worker.work()
     except PenstockError as error:
         _forget(ticket)
@@ -85,7 +85,7 @@ def run_slice(ticket: Ticket) -> SliceReport:
 
 
 class _Ending:
-    """Whether a slice ends between two leases, or while it waits."""
+    """The check, between leases and while idle, whether a slice ends."""
 
     def __init__(self, ticket: Ticket, worker: Worker) -> None:
         self._ticket = ticket
@@ -103,8 +103,8 @@ class _Ending:
         return now >= self._end or waited > self._ticket.patience
 
 
-class _telling:
-    """Tells the driver now and then how far we are."""
+class _Reporting:
+    """A thread that sends the counts to the driver."""
 
     def __init__(self, caller: Caller, counters: Counters) -> None:
         self._caller = caller
@@ -125,7 +125,7 @@ class _telling:
             self._caller.report(self._counters.snapshot())
 
 
-# --- what stays warm between slices ----------------------------------------------------------------------------------
+# --- what is kept between slices -------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ class _Kept:
         self.log.close()
 
 
-_kept: OrderedDict[tuple[int, str], _Kept] = OrderedDict()  # a process that was forked has none of its parent's
+_kept: OrderedDict[tuple[int, str], _Kept] = OrderedDict()  # by pid: a forked process must not use its parent's
 
 
 def _warm(ticket: Ticket) -> _Kept:
@@ -164,7 +164,7 @@ def _made(ticket: Ticket) -> _Kept:
     log.store.warm()
     heartbeat = Heartbeat()
     heartbeat.start()
-    gc.freeze()  # what is loaded stays: the collector need not look at it again
+    gc.freeze()  # modules are never garbage: keep the collector from scanning them
     return _Kept(log, heartbeat, Worker(log, subscription, f"{place()}/{subscription.group}", heartbeat, everyone))
 
 
@@ -175,9 +175,9 @@ def _forget(ticket: Ticket) -> None:
 
 
 def place() -> str:
-    """Host, executor and process: who claims."""
+    """Return host, executor and pid: the `claimed_by` of a slice."""
     directory = Path.cwd()
     executor = os.environ.get("SPARK_EXECUTOR_ID")
-    if executor is None and directory.parent.name.startswith("app-"):  # where a standalone worker starts executors
+    if executor is None and directory.parent.name.startswith("app-"):  # the folder of a standalone worker's executor
         executor = directory.name
     return f"{socket.gethostname()}/{executor or 'driver'}/{os.getpid()}"

@@ -1,7 +1,7 @@
-"""Finding what is poisonous in a batch: it is cut until the culprits stand alone, and everything else goes on.
+"""Find the poisonous events of a batch: split it until they are alone; all others succeed.
 
-The function sees every piece as a batch of its own. Pieces are worked on from left to right, so that whatever is not
-reached within the limit of jobs is the end of the lease, and goes back as one range.
+The function sees every piece as a batch of its own. Pieces are run from left to right, so that what is not reached
+within `PIPELINE_JOBS` is the end of the lease, and is released as one range.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from penstock.core.limits import PIPELINE_JOBS
 from penstock.spark.arrow import parts
 from penstock.spark.pipelines.spark_jobs import SparkJobFailed
 
-_PARTITIONS = 8  # of the DataFrame of a piece: the one that fails names the next piece
-_CUTS = 4  # pieces, when nobody knows where it failed
+_PARTITIONS = 8  # of a piece's DataFrame: the one that fails is the next piece
+_CUTS = 4  # pieces, if it is not known where it failed
 
 
 @dataclass(slots=True)
 class Result:
-    """What a job put aside, and the events that failed by the function's own word."""
+    """What a Spark job staged, and the events that the function itself failed."""
 
     aside: list[Any] = field(default_factory=list)
     failed: dict[int, Failure] = field(default_factory=dict)
@@ -35,41 +35,41 @@ class Result:
 
 @dataclass(slots=True)
 class Worked(Result):
-    """What became of a lease. Members from `rest` on were not reached; None if all were."""
+    """The result of a lease. Members from index `rest` on were not reached; None if all were."""
 
     rest: int | None = None
-    members: Sequence[int] = ()  # by offset; only known if something had to be looked for
-    away: Failure | None = None  # why it was given up, if no event is to blame
+    members: Sequence[int] = ()  # offsets; only known if the lease was split
+    away: Failure | None = None  # why it stopped, if no event is to blame
 
     def upto(self, row: LeaseRow) -> int | None:
-        """Where the finished part of a range ends."""
+        """Return the offset where the finished part of a range ends."""
         if row.offsets is not None or self.rest is None:
             return row.high
         return self.members[self.rest - 1] if self.rest else row.low
 
     def released(self, row: LeaseRow) -> frozenset[int]:
-        """Rows of a list lease that were not reached."""
+        """Return the members of a list lease that were not reached."""
         if row.offsets is None or self.rest is None:
             return frozenset()
         return frozenset(self.members[self.rest :])
 
 
-# Runs one job over pieces of a lease; so many of its tasks may fail.
-Job = Callable[[LeaseRow, Sequence[LeaseRow], int], Result]
+# Runs one Spark job: takes part of a lease, its partitions, and how many tasks may fail.
+SparkJob = Callable[[LeaseRow, Sequence[LeaseRow], int], Result]
 
 
 def isolate(
     row: LeaseRow,
     partitions: int,
-    job: Job,
+    spark_job: SparkJob,
     members_of: Callable[[LeaseRow], list[int]],
     stopped: Callable[[], bool],
 ) -> Worked:
-    """Run a lease; if that fails, in smaller and smaller pieces."""
+    """Run a lease; if that fails, split it until the culprits are alone."""
     worked = Worked()
     pieces = parts(row, partitions)
     try:
-        worked.add(job(row, pieces, 1 if row.members == 1 else 0))
+        worked.add(spark_job(row, pieces, 1 if row.members == 1 else 0))
         return worked
     except SparkJobFailed as error:
         worked.members = members = members_of(row)
@@ -87,7 +87,7 @@ def isolate(
         piece = _piece(row, members, first, last)
         pieces = list(_partitions(row, members, first, last))
         try:
-            worked.add(job(piece, pieces, 1 if last - first == 1 else 0))
+            worked.add(spark_job(piece, pieces, 1 if last - first == 1 else 0))
         except SparkJobFailed as error:
             if error.away or stopped():
                 waiting.append((first, last))
@@ -104,7 +104,7 @@ def isolate(
 def _cut(
     members: Sequence[int], first: int, last: int, pieces: Sequence[LeaseRow], failed: int | None
 ) -> Iterator[tuple[int, int]]:
-    """What lies left of the piece that failed, the piece, and what lies right of it; or a few equal pieces."""
+    """Split around the partition that failed: before it, itself, after it; if unknown, into equal pieces."""
     bounds = {first, last}
     if failed is not None and len(pieces) > 1:
         piece = pieces[failed]
@@ -113,8 +113,7 @@ def _cut(
         bounds |= {min(max(bisect_right(members, bound), first), last) for bound in (low, high)}
     if len(bounds) == 2:
         bounds |= {first + (last - first) * step // _CUTS for step in range(_CUTS)}
-    ordered = sorted(bounds)
-    yield from pairwise(ordered)
+    yield from pairwise(sorted(bounds))
 
 
 def _partitions(row: LeaseRow, members: Sequence[int], first: int, last: int) -> Iterator[LeaseRow]:
@@ -125,7 +124,7 @@ def _partitions(row: LeaseRow, members: Sequence[int], first: int, last: int) ->
 
 
 def _piece(row: LeaseRow, members: Sequence[int], first: int, last: int) -> LeaseRow:
-    """The part of a lease that holds these of its members."""
+    """Return the part of a lease that holds members[first:last]."""
     if row.offsets is not None:
         return replace(row, offsets=list(members[first:last]), members=last - first)
     return replace(

@@ -1,4 +1,4 @@
-"""Events that a pipeline's function has declared failed: those with a row whose `_error` is not null."""
+"""Events that a pipeline's function failed: those with a row whose `_error` is not null."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from penstock.errors import InvalidPipeline
 
 ERROR: Final = "_error"
 OFFSET: Final = "offset"
-_TEXT: Final = 1_000  # characters of an error that reach the driver, which holds those of a whole batch
+_TEXT: Final = 1_000  # characters of an error: the driver holds those of a whole batch
 
 
 def check_result(result: Any, function: str) -> Any:
-    """The schema of what a function returned, if that is a DataFrame whose failed events can be told."""
+    """Return the schema of a function's result; `InvalidPipeline` if it is not a DataFrame we can use."""
     from pyspark.sql import DataFrame
 
     if not isinstance(result, DataFrame):
@@ -24,27 +24,27 @@ def check_result(result: Any, function: str) -> Any:
         raise InvalidPipeline(f"Two columns of the result have the same name: {', '.join(schema.names)}.")
     if ERROR in schema.names:
         if OFFSET not in schema.names or schema[OFFSET].dataType.typeName() not in ("long", "bigint"):
-            raise InvalidPipeline("The result has a column `_error`, but no `offset` (bigint) that says whose it is.")
+            raise InvalidPipeline("The result has a column `_error`, but no `offset` (bigint) to say whose it is.")
         if schema[ERROR].dataType.typeName() not in ("string", "void"):
             raise InvalidPipeline("The column `_error` must be text.")
     return schema
 
 
 def failures(result: Any, piece: LeaseRow) -> dict[int, Failure]:
-    """The failed events of a piece of a lease, each with one of its errors."""
+    """Collect the failed events of a piece of a lease, each with one of its errors."""
     from pyspark.sql import functions as f
 
     text = f.substring(f.col(ERROR).cast("string"), 1, _TEXT)
     failed = result.where(f.col(ERROR).isNotNull()).groupBy(OFFSET).agg(f.min(text).alias(ERROR))
     found = {row[OFFSET]: row[ERROR] for row in failed.collect()}
-    strangers = [offset for offset in found if not _within(offset, piece)]
-    if strangers:
-        raise InvalidPipeline(f"A row with `_error` has the offset {strangers[0]}, which is none of the batch's.")
-    return {offset: Failure("error", codec.error_text(said)) for offset, said in found.items()}
+    unknown = [offset for offset in found if not _within(offset, piece)]
+    if unknown:
+        raise InvalidPipeline(f"A row with `_error` has the offset {unknown[0]}, which is not in the batch.")
+    return {offset: Failure("error", codec.error_text(error)) for offset, error in found.items()}
 
 
 def succeeded(spark: Any, result: Any, failed: dict[int, Failure]) -> Any:
-    """The rows of all other events. An event fails as a whole: none of its rows is kept."""
+    """Return the rows of all other events; of a failed event no row is kept."""
     rows = result.where(f"{ERROR} is null").drop(ERROR)
     if not failed:
         return rows

@@ -1,7 +1,7 @@
-"""The events of a lease as a DataFrame whose tasks read them: nothing of them passes the driver.
+"""The events of a lease as a DataFrame; tasks read them, nothing passes through the driver.
 
-Only the columns that a function uses are read. Spark knows which these are, but cannot tell a Python reader; so we look
-at its plan. A column that was not expected to be used says so when it is, and then all of them are read.
+Only the columns that the function uses are read. Spark does not pass them to Python readers, so we take them from its
+plan. If a column that was left out is used after all, evaluating it raises, and from then on all columns are read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ logger = logging.getLogger("penstock")
 
 
 def frame(spark: Any, safe_url: str, pieces: Sequence[LeaseRow], columns: Sequence[str] = COLUMNS) -> Any:
-    """A DataFrame with one partition for each of these pieces of a lease.
+    """Make a DataFrame with one partition per piece of a lease.
 
-    A lease contains the same for ever, so that a task that Spark runs again reads the same.
+    The content of a lease never changes, so a task that Spark runs again reads the same events.
     """
     listed = list(pieces)
     wanted = [name for name in COLUMNS if name in columns]
@@ -39,19 +39,19 @@ def frame(spark: Any, safe_url: str, pieces: Sequence[LeaseRow], columns: Sequen
 
 
 def empty_frame(spark: Any) -> Any:
-    """The same without any events, to see what a function makes of it."""
+    """Make a DataFrame with the same columns and no rows, to test a function with."""
     return spark.createDataFrame([], CLAIMED_DDL)
 
 
 def used_columns(spark: Any, function: Callable[[Any], Any]) -> Sequence[str]:
-    """The columns that a function uses, as far as Spark's plan tells; all of them where it does not."""
+    """Return the columns that a function uses, according to Spark's plan; all if that cannot be read."""
     probe = spark.range(1).mapInArrow(lambda batches: batches, CLAIMED_DDL)
     try:
         plan = function(probe)._jdf.queryExecution().optimizedPlan()
         ours, asked = _ids(plan, set()), set(_attributes(plan.output()))
         asked |= set(_references(plan))
-    except Exception as error:  # a function that looks at its data, or another Spark: read everything
-        logger.debug("all columns are read: %s", error)
+    except Exception as error:  # the function runs an action, or the Spark version differs
+        logger.debug("reading all columns: %s", error)
         return COLUMNS
     used = {name for key, name in ours if key in {key for key, _ in asked}}
     return [name for name in COLUMNS if name in used or name == "offset"]
@@ -73,7 +73,7 @@ def _column(name: str, wanted: Sequence[str]) -> Any:
 
 
 def _is_ours(plan: Any) -> bool:
-    """The reading end of the plan: a Python function over a range."""
+    """Whether this is the node that reads events: a Python function over a range."""
     children = plan.children()
     return _kind(plan) == "MapInArrow" and children.size() == 1 and _kind(children.apply(0)) == "Range"
 

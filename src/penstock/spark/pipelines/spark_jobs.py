@@ -1,4 +1,4 @@
-"""SparkJobs that end with their first failure: Spark would try a poisonous task again and again before it says so."""
+"""Spark jobs that fail at once: Spark by itself would retry a poisonous task several times first."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from penstock.spark.causes import AWAY, failure_of
 from penstock.spark.session import has_ended
 
 T = TypeVar("T")
-_LOOK = 0.05  # seconds between two looks at the tasks of a job
-_TASKS = 10_000  # of a stage that are looked through for the one that failed
+_LOOK = 0.05  # seconds between two looks at the tasks of a Spark job
+_TASKS = 10_000  # of a stage, to search for the one that failed
 _numbers = itertools.count(1)
 
 
 class SparkJobFailed(Exception):
-    """A job came to nothing."""
+    """A Spark job failed."""
 
     def __init__(self, failure: Failure, partition: int | None = None) -> None:
         super().__init__(failure.message)
         self.failure = failure
-        self.partition = partition  # where it happened, if the failed stage has one task for each piece
+        self.partition = partition  # that failed, if its stage has one task per piece
 
     @property
     def away(self) -> bool:
-        """The database, or what the pipeline writes to, is away: no event is to blame."""
+        """Whether the database or the sink is unreachable: no event is to blame."""
         return self.failure.code in AWAY
 
 
 class SparkJobs:
-    """Runs the jobs of one pipeline, one after the other."""
+    """The Spark jobs of one pipeline, run one after the other."""
 
     def __init__(self, spark: Any, name: str) -> None:
         self._context = spark.sparkContext
@@ -42,9 +42,9 @@ class SparkJobs:
         self._group: str | None = None
 
     def run(self, work: Callable[[], T], *, pieces: int, tolerated: int = 0) -> T:
-        """Run whatever jobs `work` starts; `SparkJobFailed` when more tasks than tolerated have failed.
+        """Run the Spark jobs that `work` starts; `SparkJobFailed` when more tasks than tolerated have failed.
 
-        `pieces` is the number of partitions of what it reads.
+        `pieces` is the number of partitions of its input.
         """
         group = f"penstock {self._name} {next(_numbers)}"
         self._context.setJobGroup(group, f"{self._name}: {pieces} pieces", interruptOnCancel=True)
@@ -55,21 +55,21 @@ class SparkJobs:
                 return work()
         except Exception as error:
             if has_ended(self._context):
-                raise SparkLost(f"Spark has ended: {failure_of(error).message}.") from error
+                raise SparkLost(f"Spark has stopped: {failure_of(error).message}.") from error
             raise SparkJobFailed(lookout.failure or failure_of(error), lookout.partition) from error
         finally:
             self._group = None
 
     def cancel(self) -> None:
-        """End what is running."""
+        """Cancel what is running; from any thread."""
         group = self._group
         if group is not None:
-            with suppress(Exception):  # it may have ended by now, and Spark with it
+            with suppress(Exception):  # it may have ended, and Spark with it
                 self._context.cancelJobGroup(group)
 
 
 class _Lookout:
-    """Watches the tasks of a job group; remembers why the first one failed, and cancels the rest."""
+    """A thread that watches a Spark job group: records why a task failed, and cancels the rest."""
 
     def __init__(self, context: Any, group: str, pieces: int, tolerated: int) -> None:
         self.failure: Failure | None = None
@@ -89,24 +89,24 @@ class _Lookout:
         self._thread.join()
 
     def _run(self) -> None:
-        with suppress(Exception):  # Spark has ended: whoever runs the job says so
+        with suppress(Exception):  # Spark has stopped: `run` reports it
             while not self._ended.wait(_LOOK):
                 if self._look():
                     self._context.cancelJobGroup(self._group)
                     return
 
     def _look(self) -> bool:
-        """Whether a stage has more failures than tolerated, and its story is known."""
+        """Whether a stage has more failures than tolerated, and the cause was found."""
         tracker = self._context.statusTracker()
         for job in tracker.getJobIdsForGroup(self._group):
             info = tracker.getJobInfo(job)
             for stage in info.stageIds if info is not None else ():
                 found = tracker.getStageInfo(stage)
-                if found is not None and found.numFailedTasks > self._tolerated and self._story(found):
+                if found is not None and found.numFailedTasks > self._tolerated and self._find_cause(found):
                     return True
         return False
 
-    def _story(self, stage: Any) -> bool:
+    def _find_cause(self, stage: Any) -> bool:
         tasks = self._context._jsc.sc().statusStore().taskList(stage.stageId, stage.currentAttemptId, _TASKS)
         for place in range(tasks.size()):
             task = tasks.apply(place)

@@ -1,7 +1,7 @@
-"""The loop of one pipeline: claim a batch, run the function over it, put its rows aside, settle and move them.
+"""The loop of one pipeline: claim a batch, run the function over it, stage its rows, settle and move them.
 
-The driver holds no event: tasks read the batch and put the results aside under names of their own, and the settle moves
-what the named ones brought. A driver that dies at any point leaves a lease that expires, and rows that nobody names.
+The driver holds no events: tasks read the batch and stage the results under unique names, and the settle moves those
+that count. A driver that dies leaves a lease that expires, and staged rows that are never used.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from penstock.spark.session import check_classic, check_master
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock")
-_GRACE_SECONDS = 5.0  # that a running batch gets to finish when the pipeline is stopped
-_CLEAN_SECONDS = 60.0  # between two looks for what lost attempts left behind
-_PARTITION = 100_000  # events that one task reads, at most: a task more costs as much as 20,000 events
+_GRACE_SECONDS = 5.0  # for a running batch to finish after a stop
+_CLEAN_SECONDS = 60.0  # between two cleanups of what lost attempts staged
+_PARTITION = 100_000  # most events per task: another task costs as much as 20,000 events
 
 
 class PipelineWorker:
-    """Works for one pipeline until it is told to stop. `run` is called by one thread, `stop` by any."""
+    """The worker of one pipeline. One thread calls `run`; any thread may call `stop`."""
 
     def __init__(
         self,
@@ -59,38 +59,38 @@ class PipelineWorker:
         self.pipeline = pipeline
         self.counters = Counters()
         self._observers = Observers(self.counters, parent=everyone)
-        self.idle = False  # nothing was found at the last look
-        self.busy = False  # a batch is being worked on
+        self.idle = False  # the last claim found nothing
+        self.busy = False  # a batch is running
         self._spark = check_classic(spark)
-        self._url = hide(spark, log.store.url or url)  # SQLite's path is absolute there
+        self._url = hide(spark, log.store.url or url)  # the store's URL has an absolute path
         self._claimed_by = claimed_by
         self._heartbeat = heartbeat
-        self._jobs = SparkJobs(spark, pipeline.name)
+        self._spark_jobs = SparkJobs(spark, pipeline.name)
         self._sink: SinkWriter = writer_for(log, self._url, pipeline.sink)
         self._names: list[str] | None = None  # of the result's columns
-        self._columns: Sequence[str] = COLUMNS  # of the events that are read
+        self._columns: Sequence[str] = COLUMNS  # of the events, to read
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._limit = pipeline.batch_size
-        self._careful_upto = 0  # up to here, batches do not grow again
+        self._careful_upto = 0  # batches do not grow until they pass this offset
         self._unfinished = False
         self._next_clean = 0.0
 
     @property
     def served(self) -> Pipeline:
-        """The group that it works for."""
+        """The group it works for."""
         return self.pipeline
 
     def start(self) -> None:
-        """Declare the group, and find out what is wrong with function and sink before anything is claimed.
+        """Declare the group, and check function and sink before anything is claimed.
 
-        The function is called once with an empty batch, to see the columns of its result.
+        Calls the function once with an empty batch, to see the columns of its result.
         """
         pipeline = self.pipeline
         check_master(self._spark.sparkContext.master, self.log.store.url)
         for group in self.log.groups(pipeline.stream):
             if group.group_name == pipeline.group and group.ordered:
-                raise OrderedGroup(f"The group {pipeline.name} is ordered, and a pipeline works on whole batches.")
+                raise OrderedGroup(f"The group {pipeline.name} is ordered, and pipelines cannot keep an order.")
         name = getattr(pipeline.function, "__qualname__", repr(pipeline.function))
         try:
             result = pipeline.function(empty_frame(self._spark))
@@ -106,15 +106,15 @@ class PipelineWorker:
         self._unfinished = True
 
     def stop(self) -> None:
-        """End when the running batch is done; if that takes longer than a few seconds, it is given back."""
+        """Stop after the running batch; release it if it takes longer than `_GRACE_SECONDS`."""
         if not self._stopping.is_set():
             self._stopping.set()
             threading.Thread(target=self._hurry, name="penstock-hurry", daemon=True).start()
 
     def _hurry(self) -> None:
-        """Cancel what still runs after the time of grace, and what may have been about to start."""
+        """Cancel what still runs after the grace period, and what starts late."""
         while self.busy and not self._ended.wait(_GRACE_SECONDS):
-            self._jobs.cancel()
+            self._spark_jobs.cancel()
 
     def run(self) -> None:
         """Claim, run and settle until stopped."""
@@ -140,7 +140,7 @@ class PipelineWorker:
     # --- claim ---------------------------------------------------------------------------------------------------
 
     def _claim(self) -> Lease | Idle:
-        """A lease, kept alive from its first moment on; whoever holds one is busy."""
+        """Claim; heartbeats start at once."""
         pipeline = self.pipeline
         found = self._patiently(
             lambda: self.log.try_claim_unread(
@@ -159,23 +159,23 @@ class PipelineWorker:
     def _work(self, lease: Lease) -> None:
         row = lease.row
         if self._stopping.is_set():
-            self._give_back(lease)
+            self._release(lease)
             return
         try:
-            worked = isolate(row, self._partitions(row), self._job, self._members, self._stopping.is_set)
-        except BaseException as error:  # Spark has ended, or this code is wrong: nobody is blamed
-            self._give_back(lease)
+            worked = isolate(row, self._partitions(row), self._run_function, self._members, self._stopping.is_set)
+        except BaseException as error:  # Spark has stopped, or a bug of ours: blame no event
+            self._release(lease)
             if not isinstance(error, AWAY):
                 raise
             return
         if worked.rest == 0 and worked.away is None:
-            self._give_back(lease)
+            self._release(lease)
         else:
             self._settle(lease, worked)
         if worked.away is not None:
-            self._tell(worked.away)
+            self._warn(worked.away)
         elif worked.rest is not None and not self._stopping.is_set():
-            self._shrink(row)  # so many culprits that the jobs did not suffice
+            self._shrink(row)  # too many culprits for `PIPELINE_JOBS`
 
     def _partitions(self, row: LeaseRow) -> int:
         slots = max(1, int(self._spark.sparkContext.defaultParallelism))
@@ -184,10 +184,10 @@ class PipelineWorker:
     def _members(self, row: LeaseRow) -> list[int]:
         found = self._patiently(lambda: PipelineStore(self.log.store).offsets(row))
         if found is None:
-            raise StoreUnavailable(f"Lease {row.id} is given up: the pipeline stops while the database is away.")
+            raise StoreUnavailable(f"Lease {row.id} was given up: the pipeline stopped during a database outage.")
         return found
 
-    def _job(self, piece: LeaseRow, pieces: Sequence[LeaseRow], tolerated: int) -> Result:
+    def _run_function(self, piece: LeaseRow, pieces: Sequence[LeaseRow], tolerated: int) -> Result:
         def work() -> Result:
             result = self.pipeline.function(frame(self._spark, self._url, pieces, self._columns))
             names = check_result(result, self.pipeline.name).names
@@ -195,7 +195,7 @@ class PipelineWorker:
                 raise InvalidPipeline(f"The result has the columns {names}, and had {self._names} at the start.")
             if ERROR not in names:
                 return Result(list(self._sink.write(result, piece)))
-            kept = result.persist()  # what is found to have failed and what is written must be the same rows
+            kept = result.persist()  # failures and written rows must come from one evaluation
             try:
                 failed = failures(kept, piece)
                 rows = succeeded(self._spark, kept, failed).drop(*self._sink.without)
@@ -204,13 +204,13 @@ class PipelineWorker:
                 kept.unpersist()
 
         try:
-            return self._jobs.run(work, pieces=len(pieces), tolerated=tolerated)
+            return self._spark_jobs.run(work, pieces=len(pieces), tolerated=tolerated)
         except SparkJobFailed as error:
             if UNREAD not in error.failure.message or self._columns == COLUMNS:
                 raise
-            logger.warning("%s: %s; from here on all columns are read", self.pipeline.name, error.failure.message)
+            logger.warning("%s: %s; reading all columns from now on", self.pipeline.name, error.failure.message)
             self._columns = COLUMNS
-            return self._jobs.run(work, pieces=len(pieces), tolerated=tolerated)
+            return self._spark_jobs.run(work, pieces=len(pieces), tolerated=tolerated)
 
     def _for_sink(self, result: Any) -> Any:
         return result.drop(ERROR, *self._sink.without) if ERROR in result.columns else result
@@ -219,14 +219,14 @@ class PipelineWorker:
 
     def _settle(self, lease: Lease, worked: Worked) -> None:
         row = lease.row
-        said = Settlement(
+        settlement = Settlement(
             failed=worked.failed,
             released=worked.released(row),
             upto=worked.upto(row),
             moves=[one.name for one in worked.aside],
             unavailable=worked.away,
         )
-        settled = self._patiently(lambda: self._report(lease, said, worked.aside))
+        settled = self._patiently(lambda: self._report(lease, settlement, worked.aside))
         self._heartbeat.drop(lease)
         if settled is None:
             return
@@ -235,40 +235,40 @@ class PipelineWorker:
         if settled.published:
             self._grow(row)
 
-    def _report(self, lease: Lease, said: Settlement, aside: Sequence[Aside]) -> Settled:
-        """Settle; where that is impossible, find the event that makes it so in smaller and smaller leases."""
+    def _report(self, lease: Lease, settlement: Settlement, aside: Sequence[Aside]) -> Settled:
+        """Settle; if that is impossible, release the lease and claim smaller ones until the culprit is alone."""
         row = lease.row
         try:
-            return self.log.settle(row.id, row.token, said, move=self._sink.move(row, aside))
+            return self.log.settle(row.id, row.token, settlement, move=self._sink.move(row, aside))
         except (LeaseLost, *AWAY):
             raise
         except Exception as error:
             logger.warning("%s: the settle failed: %s", self.pipeline.name, first_line(error))
             refused = self._refused()
-            if refused is not None:  # the table has changed: whatever event this is, it is not to blame
-                self._tell(refused)
+            if refused is not None:  # the table has changed: no event is to blame
+                self._warn(refused)
                 return self.log.settle(row.id, row.token, self._nothing_done(row, refused))
             if row.members == 1:
-                said_why = error.message if isinstance(error, PenstockError) else codec.error_text(error)
-                failure = Failure(codec.error_code(error), codec.error_text(f"settle_failed: {said_why}"))
+                text = error.message if isinstance(error, PenstockError) else codec.error_text(error)
+                failure = Failure(codec.error_code(error), codec.error_text(f"settle_failed: {text}"))
                 (only,) = self._members(row)
                 return self.log.settle(row.id, row.token, Settlement(failed={only: failure}, upto=row.high))
             self._shrink(row)
             return lease.release()
 
     def _nothing_done(self, row: LeaseRow, why: Failure) -> Settlement:
-        """Everything goes back, and the circuit of the group opens."""
+        """Release everything and open the group's circuit."""
         return Settlement(released=frozenset(row.offsets or ()), upto=row.low, unavailable=why)
 
     def _refused(self) -> Failure | None:
-        """What the sink has against any rows, now."""
+        """Check the sink again; return why it refuses all rows, if it does."""
         try:
             self._sink.check(self._for_sink(self.pipeline.function(empty_frame(self._spark))).schema)
         except Exception as error:
             return Failure(codec.error_code(error), codec.error_text(error))
         return None
 
-    def _give_back(self, lease: Lease) -> None:
+    def _release(self, lease: Lease) -> None:
         self._heartbeat.drop(lease)
         released = self._patiently(lease.release)
         if released is not None:
@@ -277,7 +277,7 @@ class PipelineWorker:
     # --- pace ----------------------------------------------------------------------------------------------------
 
     def _shrink(self, row: LeaseRow) -> None:
-        """Something in this lease is dangerous: take less at once, until it stands alone."""
+        """Claim less at once until the dangerous event of this lease is alone."""
         self._limit = max(1, row.members // SUSPECT_PIECES)
         self._careful_upto = max(self._careful_upto, row.high or 0)
 
@@ -285,15 +285,15 @@ class PipelineWorker:
         if row.high is not None and row.high >= self._careful_upto:
             self._limit = min(self.pipeline.batch_size, self._limit * SUSPECT_PIECES)
 
-    def _tell(self, why: Failure) -> None:
+    def _warn(self, why: Failure) -> None:
         logger.warning(
-            "%s: nothing can be done now (%s); one event is tried now and then", self.pipeline.name, why.message
+            "%s: no progress possible (%s); retrying with one event at a time", self.pipeline.name, why.message
         )
 
     # --- around it -----------------------------------------------------------------------------------------------
 
     def _tidy(self) -> None:
-        """Finish what a settle, here or in a driver that died, has left to do; drop what nobody will name any more."""
+        """Complete what settles left to do, and drop what will never be used."""
         try:
             if self._unfinished:
                 self._sink.finish()

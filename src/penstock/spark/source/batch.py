@@ -1,4 +1,4 @@
-"""`spark.read`: events, deliveries, dead letters and attempts up to the horizon, in partitions of about equal size."""
+"""`spark.read`: events, deliveries, dead letters and attempts up to the horizon, in about equal partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.spark.logs import log_at
 from penstock.spark.source import shapes
 from penstock.spark.source.options import ReadOptions
 
-# What the database is asked by each kind of read; everything else is left to Spark.
+# Columns whose filters go to the database; Spark does the rest.
 _PUSHED = {
     "events": {"offset", "event_type", "created_at"},
     "deliveries": {"offset", "event_type", "state", "group_name"},
@@ -29,7 +29,7 @@ _PUSHED = {
 
 @dataclass(slots=True)
 class Piece(InputPartition):
-    """What one task reads: everything in (low, high], for one group if it is about deliveries."""
+    """What one task reads: everything in (low, high], of one group if it reads deliveries."""
 
     low: int
     high: int
@@ -37,7 +37,7 @@ class Piece(InputPartition):
 
 
 class PenstockReader(DataSourceReader):
-    """Plans on the driver, where it looks at the log once; reads in the tasks."""
+    """The batch reader: plans on the driver, reads in the tasks."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -49,10 +49,10 @@ class PenstockReader(DataSourceReader):
     # --- on the driver -------------------------------------------------------------------------------------------
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of offsets up to the horizon of this moment."""
+        """Cut the offsets up to the current horizon into ranges."""
         machine.check_driver(self._options.url)
         log = log_at(self._options.url)
-        log.store.check_arrow()  # what the tasks need is said here, not in a task
+        log.store.check_arrow()  # fail here, not in a task
         with log.store.transaction(write=False) as tx:
             if self._options.what == "events":
                 return [Piece(low, high, None) for low, high in self._ranges(tx, 1)]
@@ -77,15 +77,15 @@ class PenstockReader(DataSourceReader):
         if low >= high:
             return []
         if options.partitions is None and options.what in ("dead", "attempts"):
-            return [(low, high)]  # the exceptions are few, and lie anywhere
+            return [(low, high)]  # exception rows are few, and may be anywhere
         pieces = options.partitions or -(-2 * (os.cpu_count() or 1) // shares)
         return partitions.cut(tx, options.stream, low, high, pieces, exactly=options.partitions is not None)
 
     # --- in the tasks --------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a partition as Arrow record batches, as they come from the database."""
-        if not isinstance(partition, Piece):  # what Spark makes of no partitions at all
+        """Read the rows of a partition as Arrow record batches."""
+        if not isinstance(partition, Piece):  # Spark's placeholder for no partitions
             return
         from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -118,10 +118,10 @@ class PenstockReader(DataSourceReader):
 
 
 class PushingReader(PenstockReader):
-    """A reader that takes filters over from Spark."""
+    """A reader that accepts filters from Spark."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what the database answers better, and give the rest back."""
+        """Keep the filters that the database can apply; return the rest to Spark."""
         for one in filters:
             column = ".".join(getattr(one, "attribute", ()))
             known = column in _PUSHED[self._options.what]
@@ -134,7 +134,7 @@ class PushingReader(PenstockReader):
 
 
 def check_schema(what: str, schema: StructType) -> None:
-    """A schema of the user's may leave columns out, and nothing else."""
+    """Check that a user's schema only leaves columns out; `InvalidOption` otherwise."""
     known = shapes.types_of(what)
     for field in schema.fields:
         kind = field.dataType.simpleString().replace("<string,string>", "<>")

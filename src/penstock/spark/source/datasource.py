@@ -1,4 +1,4 @@
-"""The data source `penstock`: what Spark finds behind `format("penstock")`."""
+"""The data source behind `format("penstock")`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class PenstockDataSource(DataSource):
-    """Reads and appends to a log.
+    """The data source: reads from a log, and appends to it.
 
-    Options of every way in: `url` (default: $PENSTOCK_URL) and `stream`.
+    Options everywhere: `url` (default: $PENSTOCK_URL) and `stream`.
 
     `spark.read`: `what` (events, deliveries, dead, attempts), `group`, `columns`, `partitions`, `after`, `upto`,
     `since`, `until`, `types`, `state`, `pushdown`.
@@ -35,11 +35,11 @@ class PenstockDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "penstock"
 
     def schema(self) -> str:
-        """The columns of a read. What is wrong with its options is said here: `load()` fails, not the first action."""
+        """Return the columns of a read; check options here, so that `load()` fails and not the first action."""
         options.check_known(self.options, dict.fromkeys([*options.READ, *options.READ_STREAM]), "The data source")
         what = options.kind_of(self.options)
         if "columns" not in self.options:
@@ -54,8 +54,10 @@ class PenstockDataSource(DataSource):
         return shapes.ddl_of(what, columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The batch reader. One that takes filters over is refused by sessions that push none, so it is given only to
-        the process that is about to push some."""
+        """Make the batch reader.
+
+        Sessions without filter pushdown refuse a reader that accepts filters, so only the pushdown process gets one.
+        """
         from penstock.spark.source import batch
 
         wanted = options.parse_read(self.options)
@@ -63,21 +65,21 @@ class PenstockDataSource(DataSource):
         return (batch.PushingReader if pushing else batch.PenstockReader)(wanted, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a group as a stream."""
+        """Make the reader of a group as a stream."""
         from penstock.spark.source.stream import PenstockStreamReader
 
         reader: DataSourceStreamReader = PenstockStreamReader(dict(self.options), schema)
         return reader
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The writer of a DataFrame."""
+        """Make the writer of a DataFrame."""
         from penstock.spark.source.writer import PenstockBatchWriter
 
         _refuse(overwrite, 'use mode("append")')
         return PenstockBatchWriter(options.parse_write(self.options, streaming=False), _names(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """The writer of a streaming query's micro-batches."""
+        """Make the writer of a streaming query's micro-batches."""
         from penstock.spark.source.writer import PenstockStreamWriter
 
         _refuse(overwrite, 'use outputMode("append"), or foreachBatch')

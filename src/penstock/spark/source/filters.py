@@ -1,4 +1,4 @@
-"""Which rows a read wants, as far as the database can tell them: from options, and from filters that Spark pushes."""
+"""Which rows a read wants: from options, and from filters that Spark pushes down."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-_TICK = timedelta(microseconds=1)  # times have no finer steps, so an open end is a closed one a tick away
+_TICK = timedelta(microseconds=1)  # the resolution of times: turns > into >= and <= into <
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Wanted:
     groups: tuple[str, ...] | None = None
 
     def narrowed(self, column: str, operator: str, value: Any) -> Wanted | None:
-        """With one more condition, in the words of Spark's filters; None for one that the database is not asked."""
+        """Add a condition, named as in Spark's filters; None if the database cannot apply it."""
         if column == "offset" and isinstance(value, int):
             return self._by_offset(operator, value)
         if column == "created_at" and isinstance(value, datetime) and value.tzinfo is not None:

@@ -1,4 +1,4 @@
-"""What `spark.read` and `df.write` are told: their options, checked before anything is opened."""
+"""The options of `spark.read` and `df.write`, checked before anything is opened."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ READ_STREAM: Final = ("url", "stream", "group", "maxRowsPerTrigger", "startingPo
 WRITE: Final = ("url", "stream", "type", "ordering_key", "batch_id")
 WRITE_STREAM: Final = ("url", "stream", "type", "ordering_key", "checkpointLocation")
 KINDS: Final = ("events", "deliveries", "dead", "attempts")
-_OF_SPARK: Final = frozenset({"path", "queryname"})  # what Spark itself may add
+_OF_SPARK: Final = frozenset({"path", "queryname"})  # added by Spark itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class WriteOptions:
     url: str
     stream: str
     type: str | None
-    ordering_key: str | None  # the column that has it
+    ordering_key: str | None  # the name of its column
     batch_id: str | None
 
 
 def check_known(options: Mapping[str, str], known: Iterable[str], verb: str) -> None:
-    """`InvalidOption` for a name that means nothing: a typo must not read or write something else."""
+    """Raise `InvalidOption` for an unknown name: a typo must not change what is read or written."""
     names = {name.lower(): name for name in known}
     for given in sorted(options):
         if given.lower() in names or given.lower() in _OF_SPARK:
@@ -72,7 +72,7 @@ def check_known(options: Mapping[str, str], known: Iterable[str], verb: str) -> 
 
 
 def kind_of(options: Mapping[str, str]) -> str:
-    """What is read."""
+    """Return what to read: one of `KINDS`."""
     what = options.get("what", "events")
     if what not in KINDS:
         raise InvalidOption(f"The option 'what' is one of {', '.join(KINDS)}, not {what!r}.")
@@ -80,7 +80,7 @@ def kind_of(options: Mapping[str, str]) -> str:
 
 
 def parse_read(options: Mapping[str, str]) -> ReadOptions:
-    """The options of a batch read, as Spark hands them over: text, by names in any case."""
+    """Parse the options of a batch read; Spark passes text, with names in any case."""
     check_known(options, READ, "spark.read")
     what = kind_of(options)
     group = options.get("group")
@@ -112,7 +112,7 @@ def parse_read(options: Mapping[str, str]) -> ReadOptions:
 
 
 def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """The options of a write."""
+    """Parse the options of a write."""
     verb, known = ("writeStream", WRITE_STREAM) if streaming else ("df.write", WRITE)
     check_known(options, known, verb)
     kind = options.get("type")
@@ -126,14 +126,14 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Names with commas between them."""
+    """Split names at commas."""
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
 
 def _url(options: Mapping[str, str]) -> str:
     url = options.get("url") or os.environ.get("PENSTOCK_URL")
     if not url:
-        raise MissingField("The option 'url' is missing, and there is no PENSTOCK_URL in the environment of Spark.")
+        raise MissingField("The option 'url' is missing, and PENSTOCK_URL is not set in the environment of Spark.")
     return url
 
 

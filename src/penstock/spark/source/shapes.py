@@ -1,4 +1,4 @@
-"""The columns of what can be read, as Spark sees them, and the way there from what a store reads."""
+"""The columns of each kind of read, and the conversion from what a store returns."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ DDL: Final[Mapping[str, str]] = {
 
 
 def types_of(what: str) -> dict[str, str]:
-    """Every column with its type."""
+    """Return every column with its type."""
     return dict(column.strip().split(" ", 1) for column in DDL[what].replace("<string,string>", "<>").split(","))
 
 
 def ddl_of(what: str, columns: Sequence[str]) -> str:
-    """The columns that were asked for."""
+    """Return the DDL of these columns."""
     types = types_of(what)
     return ", ".join(f"{name} {types[name].replace('<>', '<string,string>')}" for name in columns)
 
 
 def from_arrow(batch: Any, places: Sequence[int], schema: Any, stream: str) -> Any:
-    """A record batch of PostgreSQL's driver, with the columns that are wanted, in their types.
+    """Convert a record batch of PostgreSQL's driver: pick the wanted columns and cast them.
 
-    The stream of events is the same for all: it is put beside them here, and not read a million times.
+    The stream is the same for all events, so it is added here and not read with every row.
     """
     import pyarrow as pa
 
@@ -53,7 +53,7 @@ def from_arrow(batch: Any, places: Sequence[int], schema: Any, stream: str) -> A
         array = batch.column(place) if place < batch.num_columns else pa.repeat(pa.scalar(stream), len(batch))
         if not pa.types.is_map(field.type):
             arrays.append(array if array.type == field.type else array.cast(field.type))
-        elif array.null_count == len(array):  # as nearly always
+        elif array.null_count == len(array):  # nearly always
             arrays.append(pa.nulls(len(array), field.type))
         else:
             arrays.append(_maps(array.to_pylist(), field.type))
@@ -61,7 +61,7 @@ def from_arrow(batch: Any, places: Sequence[int], schema: Any, stream: str) -> A
 
 
 def from_rows(rows: Sequence[Sequence[Any]], places: Sequence[int], schema: Any) -> Any:
-    """The same from rows of SQLite, where times are microseconds."""
+    """Convert rows of SQLite, where times are microseconds."""
     import pyarrow as pa
 
     arrays = []

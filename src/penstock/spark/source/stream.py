@@ -1,8 +1,8 @@
-"""`readStream`: a group of the log as a streaming query, one numbered claim a micro-batch.
+"""`readStream`: a group of the log as a streaming query, one numbered claim per micro-batch.
 
-The offset is `{"claim": n, "reader": id}`. A claim is settled once Spark says that it has committed the batch: it asks
-for what follows it. Everything else (which leases a claim has, which claims are open) is in the database, so a query
-that died anywhere finds its batch as it was.
+The offset is `{"claim": n, "reader": id}`. A claim is settled when Spark asks for the next one: then it has committed
+the batch. Everything else (the leases of a claim, the open claims) is in the database, so a query that dies finds its
+batch unchanged.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from penstock.spark.source import stream_options
 from penstock.spark.source.batch import check_schema
 
 _ALL = 2**31  # events in a micro-batch without a limit
-_FEWEST = 1_000  # events in a partition that are worth a task of their own
+_FEWEST = 1_000  # least events per partition: fewer are not worth a task
 
 
 @dataclass(slots=True)
 class StreamPartition(InputPartition):
-    """What one task reads: leases of a claim, or pieces of them."""
+    """What one task reads: leases of a claim, or parts of them."""
 
     pieces: tuple[LeaseRow, ...]
 
 
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a group as a stream of micro-batches. One instance plans on the driver, others read in the tasks."""
+    """The streaming reader of a group. One instance plans on the driver, others read in the tasks."""
 
     def __init__(self, options: Mapping[str, str], schema: Any) -> None:
         self._options = stream_options.parse(options)
@@ -54,29 +54,29 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver = machine.here()
         machine.check_driver(self._options.url)
         self._first: dict[str, Any] | None = None
-        self._upto: int | None = None  # with Trigger.AvailableNow: where the log ended when the query began
-        self._handed: set[tuple[str, int]] = set()  # claims that this process has given to Spark
+        self._upto: int | None = None  # with Trigger.AvailableNow: the horizon when the query began
+        self._handed: set[tuple[str, int]] = set()  # claims that this process gave to Spark
 
     # --- on the driver -------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """A reader of its own for a query without a checkpoint."""
+        """Return a new reader's offset, for a query without a checkpoint."""
         if self._first is None:
             self._begin()
             self._first = _offset(uuid.uuid4().hex[:16], 0)
         return self._first
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """How large a micro-batch gets."""
+        """Limit the size of a micro-batch."""
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take what is there now, then end."""
+        """Read up to the current horizon, then end."""
         self._begin()
         self._upto = self._claims().horizon()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Settle everything up to `start`, which Spark has committed, then give the next claim if there is one."""
+        """Settle up to `start`, which Spark has committed, then return the next claim, if there is one."""
         reader, done = _read_offset(start)
         claims = self._claims()
         self._check_lost(reader, claims.settle_upto(reader, done))
@@ -93,16 +93,16 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             waiting.wait(replace(found, seconds=left if found.seconds is None else min(left, found.seconds)))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The claim that `end` names, in pieces. Spark has written its number down by now, so it is held for days."""
+        """Cut the claim `end` into partitions. Spark has logged its number by now, so hold it for days."""
         reader, number = _read_offset(end)
-        if start == end or number == 0:  # a first batch without data names a reader, and no claim yet
+        if start == end or number == 0:  # a first batch without data has a reader, but no claim yet
             return []
         leases = self._claims().hold(reader, number, skip_lost=self._options.skip_lost)
         self._handed.add((reader, number))
         return [StreamPartition(pieces) for pieces in _packed(leases, self._options.partitions)]
 
     def _begin(self) -> None:
-        """The group, made if it is missing."""
+        """Create the group if it is missing; `OrderedGroup` if it is ordered."""
         options = self._options
         log = self._log()
         known = [one for one in log.groups(options.stream) if one.group_name == options.group]
@@ -111,7 +111,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise OrderedGroup(f"The group {options.group!r} on {options.stream!r} is ordered by key.")
 
     def _check_lost(self, reader: str, lost: list[int]) -> None:
-        """Say once that a committed batch will come again: a restarted query goes on with it."""
+        """Raise once if a committed batch will be read again; a restarted query continues with it."""
         mine = sorted(number for number in lost if (reader, number) in self._handed)
         if mine and not self._options.skip_lost:
             raise ClaimLost(f"Claim {mine[0]} of reader:{reader} was lost before it could be settled; it comes again.")
@@ -124,8 +124,8 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- in the tasks --------------------------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The events of a partition as Arrow; `ClaimLost` if they are no longer this reader's."""
-        if not isinstance(partition, StreamPartition):  # what Spark makes of no partitions at all
+        """Read the events of a partition as Arrow; `ClaimLost` if this reader no longer holds them."""
+        if not isinstance(partition, StreamPartition):  # Spark's placeholder for no partitions
             return
         machine.check_here(self._options.url, self._driver)
         log = self._log()
@@ -148,7 +148,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _offset(reader: str, claim: int) -> dict[str, Any]:
-    """Spark compares offsets as text: the keys are always in this order."""
+    """Make an offset. Spark compares offsets as text, so the keys must keep this order."""
     return {"claim": claim, "reader": reader}
 
 
@@ -160,7 +160,7 @@ def _read_offset(offset: dict[str, Any]) -> tuple[str, int]:
 
 
 def _packed(leases: Sequence[LeaseRow], most: int) -> list[tuple[LeaseRow, ...]]:
-    """About equal shares, large leases cut and small ones put together."""
+    """Pack leases into about equal shares: cut large ones, combine small ones."""
     size = max(_FEWEST, -(-sum(lease.members for lease in leases) // most))
     pieces = [piece for lease in leases for piece in arrow.parts(lease, -(-lease.members // size))]
     packed: list[list[LeaseRow]] = []

@@ -1,4 +1,4 @@
-"""What `readStream` is told: its options, checked before anything is opened."""
+"""The options of `readStream`, checked before anything is opened."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StreamOptions:
 
 
 def parse(options: Mapping[str, str]) -> StreamOptions:
-    """Options as Spark hands them over: text, in any case."""
+    """Parse the options; Spark passes text, with names in any case."""
     check_known(options, READ_STREAM, "readStream")
     given = {name.lower(): value for name, value in options.items()}
     for name in ("stream", "group"):
@@ -51,7 +51,7 @@ def parse(options: Mapping[str, str]) -> StreamOptions:
 
 
 def position(text: str) -> Position:
-    """Where a new group starts: beginning, end, an offset or a time."""
+    """Parse where a new group starts: beginning, end, an offset or a time."""
     if text in ("beginning", "end"):
         return text
     if text.isascii() and text.isdigit() and int(text) < 2**63:

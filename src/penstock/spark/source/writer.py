@@ -1,8 +1,8 @@
-"""`df.write` and `df.writeStream`: append the rows of a DataFrame exactly once, whatever is tried twice on the way.
+"""`df.write` and `df.writeStream`: append the rows of a DataFrame exactly once, whatever Spark retries.
 
-A task attempt stages its rows under an id of its own, and its commit message names it. The commit, one transaction on
-the driver's side, appends exactly the named attempts' rows and notes the batch. What other attempts have staged stays
-invisible and is dropped; a batch that comes again finds itself noted.
+A task attempt stages its rows under a unique id, and its commit message names it. The commit, one transaction on the
+driver's side, appends the rows of the named attempts and records the batch. What other attempts staged stays invisible
+and is dropped; a batch that is repeated is already recorded, and appends nothing.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from penstock.spark.logs import log_at
 from penstock.spark.source.options import WriteOptions
 
 logger = logging.getLogger("penstock")
-_SET_BY_THE_LOG = frozenset({"offset", "created_at", "stream"})  # events that were read may be written with these
+_SET_BY_THE_LOG = frozenset({"offset", "created_at", "stream"})  # ignored, so that events that were read can be written
 
 
 @dataclass(frozen=True, slots=True)
 class Wrote(WriterCommitMessage):
-    """What a task attempt has staged, and for which streaming query."""
+    """The commit message of a task attempt: what it staged, for which writer."""
 
     staged: Staged
     writer: str
 
 
 class _Writer:
-    """What both writers share."""
+    """The part that both writers share."""
 
     def __init__(self, options: WriteOptions, columns: Sequence[str]) -> None:
         self._options = options
@@ -54,7 +54,7 @@ class _Writer:
 
 
 class PenstockBatchWriter(_Writer, DataSourceArrowWriter):
-    """Writes a DataFrame once; the option `batch_id` makes the same write, run again, write nothing."""
+    """The writer of a DataFrame; with the option `batch_id`, repeating the write appends nothing."""
 
     def __init__(self, options: WriteOptions, columns: Sequence[str]) -> None:
         super().__init__(options, columns)
@@ -74,7 +74,7 @@ class PenstockBatchWriter(_Writer, DataSourceArrowWriter):
 
 
 class PenstockStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a streaming query; a replayed one writes nothing."""
+    """The writer of a streaming query's micro-batches; a repeated one appends nothing."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         from pyspark import TaskContext
@@ -83,7 +83,7 @@ class PenstockStreamWriter(_Writer, DataSourceStreamArrowWriter):
         query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
         batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
         if query is None or batch is None:
-            raise InvalidInput("This task belongs to no streaming query that has an id: use df.write.")
+            raise InvalidInput("This task does not belong to a streaming query: use df.write.")
         return self._stage(iterator, f"query:{query}", int(batch))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -92,7 +92,7 @@ class PenstockStreamWriter(_Writer, DataSourceStreamArrowWriter):
             self._staging(wrote[0].writer, batchId).commit([one.staged for one in wrote])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Drop what can be named; what failed attempts have left goes when the batch comes again and commits."""
+        """Drop what is named here; what failed attempts staged is dropped when the batch is repeated and commits."""
         wrote = _named(messages)
         if wrote:
             with _aborting():
@@ -100,7 +100,7 @@ class PenstockStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def check_columns(options: WriteOptions, columns: Sequence[str]) -> None:
-    """Whether rows with these columns can become events, and none would be lost without a word."""
+    """Check that rows with these columns can become events, and that no column would be lost silently."""
     rows.check_columns(columns, options.type, options.ordering_key)
     if "payload" not in columns:
         return
@@ -114,11 +114,11 @@ def check_columns(options: WriteOptions, columns: Sequence[str]) -> None:
 
 @contextmanager
 def _aborting() -> Iterator[None]:
-    """Nothing that was staged is visible, and a later commit drops it: what the user must see is why it was aborted."""
+    """Log errors of an abort: the user must see its cause, and what stays staged is invisible and dropped later."""
     try:
         yield
     except PenstockError as error:
-        logger.warning("staged rows of a failed write stay for now: %s", error)
+        logger.warning("staged rows of a failed write were not dropped yet: %s", error)
 
 
 def _named(messages: Sequence[WriterCommitMessage | None]) -> list[Wrote]:

@@ -1,4 +1,4 @@
-"""What every kind of sink does: its tasks put rows aside, the settle moves them, and the rest is finished behind it."""
+"""The contract of sinks: tasks stage rows, the settle moves them, `finish` completes what is left."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ Move = Callable[[Transaction], None]
 
 
 class Aside(NamedTuple):
-    """What one task attempt has put aside."""
+    """What one task attempt has staged."""
 
     name: str
     rows: int
 
 
 class SinkWriter(Protocol):
-    """One sink of one pipeline, on the driver."""
+    """The writer of one pipeline's sink, on the driver."""
 
-    without: tuple[str, ...]  # columns that, beside `_error`, only say whose a row is
+    without: tuple[str, ...]  # columns to drop with `_error`: they only identify the event
 
     def check(self, schema: Any) -> None:
-        """Whether rows of this schema can be written; `InvalidPipeline` that says why not."""
+        """Check that rows of this schema can be written; `InvalidPipeline` otherwise."""
 
     def write(self, rows: Any, piece: LeaseRow) -> list[Aside]:
-        """Run the job that puts the rows of a piece of a lease aside; only the names of it come back."""
+        """Run the Spark job that stages the rows of a piece of a lease; return what counts."""
 
     def move(self, row: LeaseRow, aside: Sequence[Aside]) -> Move | None:
-        """What the settle of the lease does with it; None if there is nothing to do."""
+        """Return what the settle does with staged rows, in its transaction; None if nothing."""
 
     def finish(self) -> None:
-        """Finish what settles have left to do, here or in a driver that died."""
+        """Complete what settles, also those of a driver that died, left to do; safe to repeat."""
 
     def clean(self) -> None:
-        """Drop what dead drivers and lost attempts left behind."""
+        """Drop what dead drivers and lost attempts staged."""
 
 
 def put_aside(rows: Any, stage: Callable[[Iterator[Any]], Aside]) -> list[Aside]:
-    """Run `stage` over the record batches of every partition; returns what the attempts that count have put aside."""
+    """Run `stage` over the record batches of every partition; return what the successful attempts staged."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa

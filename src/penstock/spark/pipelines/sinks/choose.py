@@ -1,4 +1,4 @@
-"""From the declaration of a sink to what writes it."""
+"""Choose the writer of a declared sink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.spark.pipelines.sinks.table import TableWriter
 
 
 def writer_for(log: Log, safe_url: str, sink: Sink) -> SinkWriter:
-    """Who writes into this sink."""
+    """Make the writer of a sink; `InvalidPipeline` for an unknown kind."""
     match sink:
         case Table():
             return TableWriter(log, safe_url, sink)

@@ -1,4 +1,4 @@
-"""The user's own function for every batch: at least once, with an id that names its events."""
+"""Call the user's function for every batch: at least once, with an id that identifies its events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ForeachWriter:
         self._sink = sink
 
     def check(self, schema: Any) -> None:
-        """Any rows will do."""
+        """Accept any rows."""
 
     def write(self, rows: Any, piece: LeaseRow) -> list[Aside]:
         self._sink.function(rows, batch_id(piece))
@@ -30,16 +30,16 @@ class ForeachWriter:
         return None
 
     def finish(self) -> None:
-        """Nothing is left to do after the settle."""
+        """Do nothing: nothing is staged."""
 
     def clean(self) -> None:
-        """Nothing is ever put aside."""
+        """Do nothing: nothing is staged."""
 
 
 def batch_id(piece: LeaseRow) -> str:
-    """A name for exactly these events, whoever claims them and how often; a replay is another batch.
+    """Return an id of exactly these events, the same for every claim; a replay is another batch.
 
-    Of retried events, which lie scattered, it names the first, the last and a digest of all.
+    For retried events, which are scattered, it holds the first, the last and a digest of all offsets.
     """
     place = f"{piece.low}-{piece.high}"
     if piece.offsets is not None:

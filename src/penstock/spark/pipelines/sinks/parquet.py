@@ -1,7 +1,7 @@
-"""Parquet files: written under hidden names, noted in the transaction of the settle, then given their own names.
+"""Parquet files: written under hidden names, recorded in the settle's transaction, then renamed.
 
-A driver that dies before the settle leaves hidden files that nobody sees. One that dies behind it leaves a note in the
-database, and the next one gives the files their names. Doing so twice changes nothing.
+A driver that dies before the settle leaves hidden files that readers ignore. One that dies after it leaves a record in
+the database, and the next driver renames the files. Renaming twice changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.log.pipelines import PipelineStore, Rename
 from penstock.sinks import Parquet
 from penstock.spark.pipelines.sinks.base import Aside, Move, put_aside
 
-HIDDEN: Final = "_penstock"  # readers of Parquet pass over what begins with an underscore
+HIDDEN: Final = "_penstock"  # Parquet readers skip names that begin with an underscore
 _NAME: Final = re.compile(r"part-(?P<mark>[0-9a-f]{8})-(?P<lease>\d+)-[0-9a-f]{32}\.parquet\Z")
 
 
@@ -36,7 +36,7 @@ class ParquetWriter:
         self._staged = PipelineStore(log.store)
         self._sink = sink
         self._folder = sink.path if "://" in sink.path else os.path.abspath(sink.path)
-        self._mark = hashlib.sha256(safe_url.encode()).hexdigest()[:8]  # of this log, for lease numbers of another
+        self._mark = hashlib.sha256(safe_url.encode()).hexdigest()[:8]  # of this log: others have the same lease ids
 
     def check(self, schema: Any) -> None:
         if not schema.names:
@@ -74,16 +74,16 @@ class ParquetWriter:
             try:
                 give_name(files, root, one)
             except OSError as error:
-                raise Unavailable(f"{one.target} did not get its name: {error}") from error
+                raise Unavailable(f"{one.target} could not be renamed: {error}") from error
         self._staged.forget_renames(due)
 
     def clean(self) -> None:
-        """Hidden files of leases that have ended, and are not waiting for their names."""
+        """Delete hidden files of ended leases that are not waiting to be renamed."""
         files, root = filesystem(self._folder)
         there = {name: int(found["lease"]) for name in _listed(files, root) if (found := _NAME.match(name))}
         mine = {name: lease for name, lease in there.items() if name.startswith(f"part-{self._mark}-")}
         ended = self._staged.ended(sorted(set(mine.values())))
-        # Read behind it: what a lease that has ended is to keep was noted in the transaction that ended it.
+        # Read this second: a lease that has ended recorded its renames in the same transaction.
         waiting = {one.target for one in self._staged.due_renames(self._folder).values()}
         for name, lease in mine.items():
             if lease in ended and name not in waiting:
@@ -92,7 +92,7 @@ class ParquetWriter:
 
 
 def filesystem(folder: str) -> tuple[Any, str]:
-    """The file system of a folder, and the folder's path in it."""
+    """Return the file system of a folder, and its path in it."""
     from pyarrow import fs
 
     files, root = fs.FileSystem.from_uri(folder) if "://" in folder else (fs.LocalFileSystem(), folder)
@@ -100,7 +100,7 @@ def filesystem(folder: str) -> tuple[Any, str]:
 
 
 def write_file(folder: str, name: str, batches: Iterator[Any], compression: str) -> int:
-    """Write one hidden file, down to the disk; returns its rows. Without rows there is no file."""
+    """Write one hidden file and sync it to disk; return its rows. Without rows there is no file."""
     from pyarrow import parquet
 
     files, root = filesystem(folder)
@@ -124,13 +124,13 @@ def write_file(folder: str, name: str, batches: Iterator[Any], compression: str)
 
 
 def give_name(files: Any, root: str, one: Rename) -> None:
-    """Rename a file; on object storage that is a copy and a delete. Nothing happens if it was done before."""
+    """Rename a file; on object storage that is a copy and a delete. Do nothing if it was done before."""
     from pyarrow import fs
 
     source, target = files.get_file_info([f"{root}/{one.source}", f"{root}/{one.target}"])
     if source.type == fs.FileType.NotFound:
         if target.type == fs.FileType.NotFound:
-            raise FileNotFoundError(f"neither {one.source} nor {one.target} is there")
+            raise FileNotFoundError(f"neither {one.source} nor {one.target} exists")
         return
     try:
         files.move(source.path, target.path)
@@ -153,7 +153,7 @@ def _is_local(files: Any) -> bool:
 
 
 def _to_disk(path: str) -> None:
-    """What the database is told is done must survive a power cut."""
+    """Sync to disk: what the database records as done must survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Rows that become events of another stream of the same log, appended in the transaction of the settle."""
+"""Append rows as events to another stream of the same log, in the settle's transaction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class StreamWriter:
             raise InvalidPipeline(f"The result cannot become events of {self._sink.name!r}: {error.message}") from error
         if {*schema.names} >= _WHOLE_EVENT:
             raise InvalidPipeline(
-                "The result has the event_id of the events it is made of, and an id is there only once in a log: "
+                "The result has the event_id of its input events, and ids are unique in a log: "
                 "drop the column event_id, or make a new one."
             )
 
@@ -57,7 +57,7 @@ class StreamWriter:
         return (lambda tx: staging.append(tx, named)) if named else None
 
     def finish(self) -> None:
-        """Nothing is left to do after the settle."""
+        """Do nothing: the settle did everything."""
 
     def clean(self) -> None:
         self._staged.drop_leftovers()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import penstock
 from penstock.core.batch import Events
 from penstock.core.columns import COLUMNS, RowColumns
-from penstock.engine.handlers.runner import Job, Report, Runner
+from penstock.engine.handlers.runner import Part, Report, Runner
 from penstock.engine.handlers.state import LeaseState, as_written
 from penstock.engine.isolation.marks import Marks
 from penstock.log.keyed_state import WithTtl
@@ -58,8 +58,8 @@ def _run(plans: list[Plan], types: list[str] | None) -> tuple[Report, list[dict[
         if end == "fail":
             raise ValueError("as planned")
 
-    job = Job(_events(plans), 0, Marks(1, len(plans) or 1), LeaseState(BEFORE), {}, token=1)
-    return Runner(app.subscriptions[0]).run(job), seen
+    part = Part(_events(plans), 0, Marks(1, len(plans) or 1), LeaseState(BEFORE), {}, token=1)
+    return Runner(app.subscriptions[0]).run(part), seen
 
 
 def _written(steps: list[Step]) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_a_state_that_was_replaced_fails_its_event(types: list[str] | None) -> N
             ctx.state["a"] = 3
 
     plans: list[Plan] = [("one", [], "done"), ("one", [], "done")]
-    job = Job(_events(plans), 0, Marks(1, 2), LeaseState(BEFORE), {}, token=1)
-    report = Runner(app.subscriptions[0]).run(job)
+    part = Part(_events(plans), 0, Marks(1, 2), LeaseState(BEFORE), {}, token=1)
+    report = Runner(app.subscriptions[0]).run(part)
     assert {place: why.code for place, why in report.failed.items()} == {0: "invalid_input"}
     assert report.state == {"one": {"a": 3}}

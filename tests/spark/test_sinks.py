@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock import sinks
-from penstock.log.piping import Piping
+from penstock.log.pipelines import PipelineStore, StagedRow
 from tests.conformance.helpers import raw
 from tests.spark import crashing
 from tests.spark.piping import drain, fill, pipeline, states
@@ -211,14 +211,12 @@ def test_a_batch_of_your_own_has_a_name_for_its_events(postgres_log: penstock.Lo
 
 
 def test_what_dead_drivers_put_aside_is_dropped(log: penstock.Log, log_url: str, spark: Any) -> None:
-    from penstock.log.pipelines import StagedRow
-
     fill(log, 3)
     log.create_group("orders", "g", retry=penstock.Retry(max_attempts=2, base_seconds=0, jitter=0))
     lease = log.claim("orders", "g", claimed_by="dead")
     assert lease is not None
-    piping = Piping(log.store)
-    assert piping.stage_rows(lease.id, [[StagedRow(1, b'{"n":1}')], [StagedRow(None, b'{"n":2}')]]).events == 2
-    assert piping.drop_leftovers() == 0 and left_over(log_url)[2] == 2, "its lease is open: it may still be wanted"
+    aside = PipelineStore(log.store)
+    assert aside.stage_rows(lease.id, [[StagedRow(1, b'{"n":1}')], [StagedRow(None, b'{"n":2}')]]).events == 2
+    assert aside.drop_leftovers() == 0 and left_over(log_url)[2] == 2, "its lease is open: it may still be wanted"
     lease.release()
-    assert piping.drop_leftovers() == 1 and left_over(log_url) == [0, 0, 0, 0]
+    assert aside.drop_leftovers() == 1 and left_over(log_url) == [0, 0, 0, 0]

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 import penstock
 from penstock.errors import DuplicateMismatch, InvalidInput, InvalidOption, MissingField, StagedLost, StaleBatch
-from penstock.log.appending import one
+from penstock.log.new_events import one
 from penstock.log.staging import Staging
 from penstock.spark.source.options import WriteOptions
 from penstock.spark.source.writer import PenstockBatchWriter, PenstockStreamWriter, Wrote, check_columns

@@ -8,128 +8,19 @@ names a file, as in ```python shop.py, is saved under that name and run as a scr
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
 import re
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-RUNS = ("python", "python postgres", "console", "text output")
-SCRIPT = re.compile(r"python (\w+\.py)")
+from tests.support.doc_pages import DOCS, PAGES, ROOT, RUNS, SCRIPT, blocks, run_in_own_process, without_blocks
+
 KNOWN = (*RUNS, "python no-run", "sql", "sh", "text", "json")
 
-_FENCE = re.compile(r"^```(.*)$")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _IMAGE = re.compile(r"(?:src|srcset|href)=\"([^\"]+)\"")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Block:
-    """One fenced block: the line of its first line of text, what it is, and its text."""
-
-    line: int
-    kind: str
-    text: str
-
-
-def blocks(text: str) -> Iterator[Block]:
-    kind: str | None = None
-    begin, lines = 0, []
-    for number, line in enumerate(text.splitlines(), start=1):
-        fence = _FENCE.match(line)
-        if fence and kind is None:
-            kind, begin, lines = fence[1].strip(), number + 1, []
-        elif fence and kind is not None:
-            yield Block(begin, kind, "\n".join(lines) + "\n")
-            kind = None
-        else:
-            lines.append(line)
-    assert kind is None, f"line {begin}: the block has no end"
-
-
-def without_blocks(text: str) -> str:
-    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
-# --- running a page, in a process of its own -------------------------------------------------------------------------
-
-
-def run_page(page: str, url: str | None) -> None:
-    """Run what can be run, in order; the first thing that fails ends it."""
-    namespace: dict[str, object] = {"__name__": "docs"}
-    if url is not None:
-        namespace["url"] = url
-    printed = ""
-    for block in blocks(Path(page).read_text(encoding="utf-8")):
-        where = f"{page}:{block.line}"
-        if block.kind == "text output":
-            assert printed.strip() == block.text.strip(), f"{where}: the block before it printed\n{printed}"
-            continue
-        if script := SCRIPT.fullmatch(block.kind):
-            printed = run_script(script[1], block, where)
-            continue
-        if block.kind not in RUNS:
-            continue
-        said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-        with contextlib.redirect_stdout(said):
-            if block.kind == "console":
-                run_console(block, where)
-            else:
-                # As many empty lines in front as the page has, so that a traceback names the page's own line.
-                exec(compile("\n" * (block.line - 1) + block.text, page, "exec"), namespace)
-        said.flush()
-        printed = said.buffer.getvalue().decode()  # type: ignore[attr-defined]
-
-
-def run_script(name: str, block: Block, where: str) -> str:
-    """Save the block and run it, as a reader would; returns what it printed."""
-    Path(name).write_text(block.text, encoding="utf-8")
-    done = subprocess.run([sys.executable, name], check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, f"{where}: {done.stdout}{done.stderr}"
-    return done.stdout
-
-
-def run_console(block: Block, where: str) -> None:
-    from penstock.cli.app import run
-
-    lines = block.text.replace("\\\n", " ").splitlines()
-    commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
-    assert commands, f"{where}: a console block shows `$ penstock …`"
-    for command in commands:
-        program, *arguments = shlex.split(command, comments=True)
-        if program == "export":
-            name, _, value = arguments[0].partition("=")
-            os.environ[name] = value
-            continue
-        assert program == "penstock", f"{where}: {command}"
-        code = run(arguments)
-        assert code == 0, f"{where}: `{command}` ended with {code}"
-
-
-def run_apart(page: Path, directory: Path, url: str | None = None) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "PENSTOCK_URL"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", __file__, str(page), *([url] if url else [])],
-        cwd=directory,
-        env={**environment, "PYTHONIOENCODING": "utf-8"},
-        stdin=subprocess.DEVNULL,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def name_of(page: Path) -> str:
@@ -148,13 +39,13 @@ def with_blocks(*wanted: str, without: str = "") -> list[Path]:
 @pytest.mark.shows("O09")
 @pytest.mark.parametrize("page", with_blocks("python", "console", without="python postgres"), ids=name_of)
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    run_apart(page, tmp_path)
+    run_in_own_process(page, tmp_path)
 
 
 @pytest.mark.shows("O09")
 @pytest.mark.parametrize("page", with_blocks("python postgres"), ids=name_of)
 def test_the_examples_of_a_page_run_on_postgresql(page: Path, tmp_path: Path, postgres_url: str) -> None:
-    run_apart(page, tmp_path, postgres_url)
+    run_in_own_process(page, tmp_path, postgres_url)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -298,7 +189,3 @@ def test_pictures_are_well_formed() -> None:
         root = ElementTree.parse(picture).getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert root.find("{http://www.w3.org/2000/svg}title") is not None, f"{picture.name} needs a title"
-
-
-if __name__ == "__main__":
-    run_page(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)

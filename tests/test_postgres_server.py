@@ -11,7 +11,8 @@ import pytest
 
 from tests.support import postgres_binaries, unprivileged
 from tests.support.pgbouncer import PgBouncer
-from tests.support.postgres_server import Binaries, PostgresServer, available_servers, wait_for
+from tests.support.postgres_server import Binaries, PostgresServer, available_servers
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(params=available_servers(), ids=str)
@@ -84,7 +85,7 @@ def test_a_killed_test_run_leaves_no_server() -> None:
         url = run.stdout.readline().strip()
         directory = Path(str(one(url, "SHOW data_directory"))).parent
         run.kill()
-    wait_for(lambda: not directory.exists(), "the server's files to be removed")
+    wait_until(lambda: not directory.exists(), "the server's files to be removed")
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(url)
 

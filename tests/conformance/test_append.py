@@ -11,20 +11,14 @@ from typing import Any
 import pytest
 
 import penstock
-from tests.conformance.helpers import raw
+from tests.support.raw_sql import raw
+from tests.support.sqlalchemy_url import sqlalchemy_url
 
 # --- the outbox -----------------------------------------------------------------------------------------------------
 
 
 def path_of(url: str) -> str:
     return url.removeprefix("sqlite:///")
-
-
-def alchemy(url: str, *, driver: str = "") -> str:
-    """The URL as SQLAlchemy wants it."""
-    if url.startswith("sqlite"):
-        return url.replace("sqlite:", f"sqlite{driver}:")
-    return url.replace("postgresql:", "postgresql+psycopg:")
 
 
 class Plain:
@@ -58,7 +52,7 @@ class Alchemy:
         from sqlalchemy import create_engine
         from sqlalchemy.orm import Session
 
-        self.engine = create_engine(alchemy(url))
+        self.engine = create_engine(sqlalchemy_url(url))
         self.connection: Any = Session(self.engine) if session else self.engine.connect()
 
     def execute(self, sql: str) -> None:
@@ -169,7 +163,7 @@ def test_the_same_on_async_connections(log: penstock.Log, log_url: str, how: str
         else:
             from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-            engine = create_async_engine(alchemy(log_url, driver="+aiosqlite"))
+            engine = create_async_engine(sqlalchemy_url(log_url, driver="+aiosqlite"))
             connection = AsyncSession(engine) if how == "session" else await engine.connect()
         try:
             for keep in (False, True):
@@ -212,7 +206,7 @@ def test_autocommit_and_strange_connections_are_refused(log: penstock.Log, log_u
         sql("begin")
         log.append("orders", {}, type="t", connection=sql.connection)  # autocommit, but in a transaction
         sql("rollback")
-    engine = create_engine(alchemy(log_url)).execution_options(isolation_level="AUTOCOMMIT")
+    engine = create_engine(sqlalchemy_url(log_url)).execution_options(isolation_level="AUTOCOMMIT")
     with engine.connect() as connection, pytest.raises(penstock.OutboxNeedsTransaction):
         log.append("orders", {}, type="t", connection=connection)
     engine.dispose()

@@ -14,6 +14,7 @@ import pytest
 import penstock
 from penstock.core import limits
 from tests.support.postgres_server import PostgresServer
+from tests.support.query_plans import plan_nodes
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for a large log to be filled
 
@@ -162,17 +163,11 @@ def test_no_plan_reads_or_sorts_the_backlog(backlog: str, block: str) -> None:
         ).fetchone()
     assert row is not None
     top = (row[0] if isinstance(row[0], list) else json.loads(row[0]))[0]["Plan"]
-    plans = list(nodes(top))
+    plans = list(plan_nodes(top))
     kinds = {one["Node Type"] for one in plans if one.get("Relation Name") == "events"}
     assert kinds <= {"Index Scan", "Index Only Scan"}, kinds
     assert max(one["Actual Rows"] for one in plans) <= 10_000
     assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 3_000
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from nodes(child)
 
 
 PARAMETERS = (

@@ -10,8 +10,8 @@ import penstock
 from penstock.core.lease import Idle
 from penstock.log.lease import Lease
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import raw
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 
 pytestmark = pytest.mark.shows("K13", "K47")
 

@@ -12,13 +12,14 @@ import penstock
 from penstock.core import limits
 from penstock.core.lanes import bucket_of, lane_of
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import drain, orders, raw, states
+from tests.support.log_steps import append_orders, claim_and_settle_all, state_by_event
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 
 
 @pytest.mark.shows("K07")
 def test_claim_sets_state_time_claimer_and_attempts(clocked: penstock.Log, clock: VirtualClock) -> None:
-    ids = orders(clocked, 3)
+    ids = append_orders(clocked, 3)
     clocked.create_group("orders", "g")
     clock.advance(5)
     lease = clocked.claim("orders", "g", limit=2, claimed_by="w-1")
@@ -34,7 +35,7 @@ def test_claim_sets_state_time_claimer_and_attempts(clocked: penstock.Log, clock
 
 @pytest.mark.shows("K07")
 def test_limit_is_a_limit(log: penstock.Log) -> None:
-    orders(log, 5)
+    append_orders(log, 5)
     log.create_group("orders", "g")
     assert log.claim("orders", "g", limit=0, claimed_by="w") is None
     lease = log.claim("orders", "g", limit=2, claimed_by="w")
@@ -53,19 +54,19 @@ def test_due_exactly_now_is_claimable_and_not_a_microsecond_earlier(make_log: Ma
     later = log.append("orders", {}, type="t", available_at=due)
     now = log.append("orders", {}, type="t")
     log.create_group("orders", "g")
-    assert drain(log) == [now.event_id]
+    assert claim_and_settle_all(log) == [now.event_id]
     shown = log.delivery("orders", "g", later.event_id)
     assert (shown.state, shown.reason, shown.available_at) == ("PENDING", "delayed", due)
     clock.advance(9.999999)
     restarted = make_log(clock=clock)  # the due time is a row, not a timer: another process sees it, too
     assert restarted.claim("orders", "g", claimed_by="w") is None
     clock.advance(0.000001)
-    assert drain(restarted) == [later.event_id]
+    assert claim_and_settle_all(restarted) == [later.event_id]
 
 
 @pytest.mark.shows("K07")
 def test_nothing_not_pending_is_claimed(log: penstock.Log) -> None:
-    orders(log, 4)
+    append_orders(log, 4)
     log.create_group("orders", "g", retry=penstock.Retry(max_attempts=1))
     first = log.claim("orders", "g", limit=2, claimed_by="w")
     assert first is not None
@@ -73,7 +74,7 @@ def test_nothing_not_pending_is_claimed(log: penstock.Log) -> None:
     second = log.claim("orders", "g", limit=100, claimed_by="w")
     assert second is not None and len(second.events) == 2
     assert log.claim("orders", "g", limit=100, claimed_by="w") is None
-    assert sorted(states(log).values()) == ["CLAIMED", "CLAIMED", "DEAD", "PUBLISHED"]
+    assert sorted(state_by_event(log).values()) == ["CLAIMED", "CLAIMED", "DEAD", "PUBLISHED"]
 
 
 @pytest.mark.shows("K08")
@@ -81,7 +82,7 @@ def test_sixteen_claimers_hand_out_every_event_once(make_log: MakeLog, log_url: 
     log = make_log()
     total = 100_000
     for _ in range(total // 10_000):
-        orders(log, 10_000)
+        append_orders(log, 10_000)
     log.create_group("orders", "g")
     handed: list[int] = []
     contents: dict[int, list[int]] = {}
@@ -116,34 +117,34 @@ def test_sixteen_claimers_hand_out_every_event_once(make_log: MakeLog, log_url: 
 @pytest.mark.shows("K10")
 def test_where_a_group_starts(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
-    first = orders(log, 3)
+    first = append_orders(log, 3)
     clock.advance(60)
     middle = clock.now()
-    second = orders(log, 2)
+    second = append_orders(log, 2)
     log.create_group("orders", "all")
     log.create_group("orders", "new", start="end")
     log.create_group("orders", "offset", start=log.read("orders")[2].offset)
     log.create_group("orders", "time", start=middle)
-    third = orders(log, 2)
-    assert drain(log, group="all") == first + second + third
-    assert drain(log, group="new") == third
-    assert drain(log, group="offset") == second + third
-    assert drain(log, group="time") == second + third
+    third = append_orders(log, 2)
+    assert claim_and_settle_all(log, group="all") == first + second + third
+    assert claim_and_settle_all(log, group="new") == third
+    assert claim_and_settle_all(log, group="offset") == second + third
+    assert claim_and_settle_all(log, group="time") == second + third
     late = log.create_group("orders", "late")
-    assert late.group_name == "late" and drain(log, group="late") == first + second + third
+    assert late.group_name == "late" and claim_and_settle_all(log, group="late") == first + second + third
     with pytest.raises(penstock.InvalidInput):
         log.create_group("orders", "odd", start="middle")
 
 
 @pytest.mark.shows("K11")
 def test_one_event_three_groups_three_states(log: penstock.Log, log_url: str) -> None:
-    (one,) = orders(log, 1)
+    (one,) = append_orders(log, 1)
     for group in ("a", "b", "c"):
         log.create_group("orders", group, retry=penstock.Retry(max_attempts=1))
     a = log.claim("orders", "a", claimed_by="w")
     assert a is not None
     a.settle(failed={one: "broken"})
-    assert drain(log, group="b") == [one]
+    assert claim_and_settle_all(log, group="b") == [one]
     with raw(log_url) as sql:
         rows = sql("select group_name, state from penstock.delivery where event_id = %s order by group_name", one)
         assert rows == [("a", "DEAD"), ("b", "PUBLISHED"), ("c", "PENDING")]
@@ -151,13 +152,13 @@ def test_one_event_three_groups_three_states(log: penstock.Log, log_url: str) ->
 
 @pytest.mark.shows("K19")
 def test_without_order_or_key_a_failing_event_delays_nobody(log: penstock.Log) -> None:
-    keyed = orders(log, 3, ordering_key="k")
+    keyed = append_orders(log, 3, ordering_key="k")
     log.create_group("orders", "g")
     log.create_group("orders", "ordered", ordering="key")
     lease = log.claim("orders", "g", limit=3, claimed_by="w")
     assert lease is not None
     assert lease.settle(failed={keyed[0]: "no"}) == penstock.Settled(2, 1, 0, 0)
-    keyless = orders(log, 3, stream="free")
+    keyless = append_orders(log, 3, stream="free")
     log.create_group("free", "ordered", ordering="key", lanes=1)
     lease = log.claim("free", "ordered", limit=3, claimed_by="w")
     assert lease is not None and [event.event_id for event in lease.events] == keyless
@@ -192,10 +193,10 @@ def test_patterns_and_headers_filter_what_a_group_gets(log: penstock.Log) -> Non
     }
     for number, (patterns, expected) in enumerate(wanted.items()):
         log.create_group("orders", f"g{number}", types=list(patterns))
-        assert drain(log, group=f"g{number}") == expected, patterns
+        assert claim_and_settle_all(log, group=f"g{number}") == expected, patterns
         assert [one.event_id for one in log.deliveries("orders", f"g{number}")] == expected
     log.create_group("orders", "eu", headers={"tenant": "eu"})
-    assert drain(log, group="eu") == [eu]
+    assert claim_and_settle_all(log, group="eu") == [eu]
     for odd in ("order.>.x", "", "a b", ">>", "order..x"):
         with pytest.raises(penstock.InvalidInput):
             log.create_group("orders", "odd", types=[odd])
@@ -210,7 +211,9 @@ def test_a_changed_binding_holds_forward_only(log: penstock.Log) -> None:
     lease.settle()
     log.bind("orders", "g", types=["b"])
     after = [log.append("orders", {}, type=kind).event_id for kind in ("a", "b")]
-    assert drain(log) == [before[2], after[1]], "what lay before the change is still wanted by the old binding"
+    assert claim_and_settle_all(log) == [before[2], after[1]], (
+        "what lay before the change is still wanted by the old binding"
+    )
     shown = {one.event_id for one in log.deliveries("orders", "g")}
     assert shown == {before[0], before[2], after[1]}
 
@@ -239,20 +242,20 @@ def test_a_rare_match_is_found_in_bounded_steps(log: penstock.Log) -> None:
 
 @pytest.mark.shows("K28")
 def test_a_failure_below_a_later_success_is_still_retried(clocked: penstock.Log, clock: VirtualClock) -> None:
-    ids = orders(clocked, 12)
+    ids = append_orders(clocked, 12)
     clocked.create_group("orders", "g", retry=penstock.Retry(jitter=0))
     first = clocked.claim("orders", "g", limit=5, claimed_by="w")
     assert first is not None
     first.settle(failed={ids[1]: "once"})
-    assert drain(clocked) == ids[5:], "offsets compare as numbers, and nothing waits for the failure"
+    assert claim_and_settle_all(clocked) == ids[5:], "offsets compare as numbers, and nothing waits for the failure"
     assert clocked.delivery("orders", "g", ids[1]).state == "PENDING"
     clock.advance(2)
-    assert drain(clocked) == [ids[1]]
+    assert claim_and_settle_all(clocked) == [ids[1]]
 
 
 @pytest.mark.shows("K28")
 def test_a_few_retries_let_ranges_pass_for_a_second(clocked: penstock.Log, clock: VirtualClock) -> None:
-    ids = orders(clocked, 12)
+    ids = append_orders(clocked, 12)
     clocked.create_group("orders", "g", retry=penstock.Retry(base_seconds=0))
 
     def claim(limit: int = 3) -> list[str]:
@@ -273,7 +276,7 @@ def test_a_few_retries_let_ranges_pass_for_a_second(clocked: penstock.Log, clock
 
 @pytest.mark.shows("K26")
 def test_pause_keeps_leases_and_hands_out_nothing_new(log: penstock.Log) -> None:
-    orders(log, 4)
+    append_orders(log, 4)
     log.create_group("orders", "g")
     lease = log.claim("orders", "g", limit=2, claimed_by="w")
     assert lease is not None
@@ -284,7 +287,7 @@ def test_pause_keeps_leases_and_hands_out_nothing_new(log: penstock.Log) -> None
     lease.extend()
     assert lease.settle().published == 2
     log.resume("orders", "g")
-    assert len(drain(log)) == 2
+    assert len(claim_and_settle_all(log)) == 2
 
 
 @pytest.mark.shows("K07")
@@ -302,7 +305,7 @@ def test_a_thin_lane_is_found_behind_a_long_stretch_of_others(log: penstock.Log)
 @pytest.mark.shows("K26")
 def test_ten_workers_killed_on_one_event_each_pause_the_group(clocked: penstock.Log, clock: VirtualClock) -> None:
     """Whoever holds an event alone and is never heard of again has died of it; a success in between breaks the row."""
-    orders(clocked, 30)
+    append_orders(clocked, 30)
     clocked.create_group("orders", "g", retry=penstock.Retry(max_attempts=9, base_seconds=10_000))
 
     def die(times: int) -> None:
@@ -329,7 +332,7 @@ def test_ten_workers_killed_on_one_event_each_pause_the_group(clocked: penstock.
 def test_leases_that_were_lost_together_are_one_death(clocked: penstock.Log, clock: VirtualClock) -> None:
     """A host that loses power with twelve leases must not pause its groups; twelve one after the other must."""
     log = clocked
-    orders(log, 40)
+    append_orders(log, 40)
     log.create_group("orders", "g", lease_seconds=30, retry=penstock.Retry(max_attempts=9, base_seconds=10_000))
     held = []
     for _ in range(12):

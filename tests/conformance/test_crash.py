@@ -12,8 +12,9 @@ import pytest
 
 import penstock
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
-from tests.conformance.helpers import drain, raw, states
+from tests.support.log_steps import claim_and_settle_all, state_by_event
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 
 RETRY = penstock.Retry(max_attempts=3, base_seconds=0, jitter=0)
 EVENTS = 12
@@ -170,9 +171,9 @@ def drains_afterwards(url: str, clock: VirtualClock, group: str) -> None:
     """Whatever happened, the group goes on, and every event ends somewhere."""
     with penstock.open(url, clock=clock) as log:
         clock.advance(120)
-        drain(log, group=group)
-        assert set(states(log, group=group).values()) <= {"PUBLISHED", "DEAD"}
-        assert len(states(log, group=group)) == EVENTS
+        claim_and_settle_all(log, group=group)
+        assert set(state_by_event(log, group=group).values()) <= {"PUBLISHED", "DEAD"}
+        assert len(state_by_event(log, group=group)) == EVENTS
 
 
 @pytest.mark.shows("X02", "K08")
@@ -202,7 +203,7 @@ def test_a_claim_of_one_statement_killed_on_either_side_of_its_commit(make_log: 
             while found < 6:  # until the victim's lease has expired
                 lease = log.claim("orders", f"{when}-{number}", limit=8, claimed_by="other")
                 found += 0 if lease is None else lease.settle().published
-            assert set(states(log, group=f"{when}-{number}").values()) == {"PUBLISHED"}
+            assert set(state_by_event(log, group=f"{when}-{number}").values()) == {"PUBLISHED"}
 
 
 @pytest.mark.shows("X02", "K01")
@@ -265,4 +266,4 @@ def test_a_worker_stopped_beyond_its_lease_is_refused_every_time(log_url: str, m
             os.close(end)
         with penstock.open(log_url) as log:
             assert log.read("out") == []
-            assert set(states(log, group=group).values()) == {"PENDING"}
+            assert set(state_by_event(log, group=group).values()) == {"PENDING"}

@@ -17,7 +17,8 @@ import penstock.testing
 from penstock.core import codec
 from penstock.core.moments import EARLIEST, LATEST
 from penstock.errors import InvalidInput, InvalidPayload
-from tests.conformance.helpers import drain, raw
+from tests.support.log_steps import claim_and_settle_all
+from tests.support.raw_sql import raw
 from tests.support.roles import worker_role
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -118,7 +119,7 @@ def test_the_ends_of_time(log: penstock.Log, zone: timezone) -> None:
         log.append("orders", {}, type="t", available_at=moment)
     assert [event.available_at for event in log.read("orders")] == [EARLIEST, LATEST]
     log.create_group("orders", "g")
-    assert len(drain(log)) == 1
+    assert len(claim_and_settle_all(log)) == 1
     (waiting,) = log.deliveries("orders", "g", state="PENDING")
     assert waiting.available_at == LATEST
     beyond = [moment.replace(tzinfo=zone) for moment in (datetime.min, datetime.max)]
@@ -338,8 +339,8 @@ def test_redrive_keeps_the_date_of_an_event(clocked: penstock.Log, clock: pensto
     assert clocked.redrive("orders", "g", all=True).count == 2
     shown = {one.event_id: one.available_at for one in clocked.deliveries("orders", "g", state="PENDING")}
     assert shown == {later: date, at_once: clock.now()}
-    assert drain(clocked) == [at_once]
+    assert claim_and_settle_all(clocked) == [at_once]
     clock.advance(3600)
-    assert drain(clocked) == [later]
+    assert claim_and_settle_all(clocked) == [later]
     clocked.replay("orders", "g", all=True)
-    assert sorted(drain(clocked)) == sorted([later, at_once])
+    assert sorted(claim_and_settle_all(clocked)) == sorted([later, at_once])

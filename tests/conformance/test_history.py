@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock.cli.app import run as run_command
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import RawSql, raw
+from tests.support.raw_sql import RawSql, raw
 
 Line = tuple[str, str | None, int | None, str | None]  # outcome, by, lease, error
 

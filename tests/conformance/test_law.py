@@ -11,7 +11,8 @@ import pytest
 import penstock
 from penstock.core.delivery import State
 from penstock.core.lifecycle import TRANSITIONS
-from tests.conformance.helpers import RawSql, drain, orders, raw, states
+from tests.support.log_steps import append_orders, claim_and_settle_all, state_by_event
+from tests.support.raw_sql import RawSql, raw
 from tests.support.roles import worker_role
 
 PAIRS = [(before, after) for before in State for after in State]
@@ -20,7 +21,7 @@ PAIRS = [(before, after) for before in State for after in State]
 @pytest.fixture
 def worked(log: penstock.Log) -> penstock.Log:
     """A log with an open lease, an ended one and a few rows."""
-    ids = orders(log, 10)
+    ids = append_orders(log, 10)
     log.create_group("orders", "g")
     lease = log.claim("orders", "g", limit=5, claimed_by="w")
     assert lease is not None
@@ -71,7 +72,7 @@ def in_dialect(statement: str, sql: RawSql) -> str:
 
 @pytest.mark.shows("K04")
 def test_an_explicit_offset_is_refused(log: penstock.Log, log_url: str) -> None:
-    orders(log, 1)
+    append_orders(log, 1)
     with raw(log_url) as sql:
         with pytest.raises(sql.refusal):
             sql(
@@ -89,9 +90,9 @@ def test_truncate_copy_and_the_replica_role_get_no_further(postgres_log: penstoc
     import psycopg
 
     log, url = postgres_log, postgres_log_url
-    ids = orders(log, 3)
+    ids = append_orders(log, 3)
     log.create_group("orders", "g")
-    drain(log, limit=1)
+    claim_and_settle_all(log, limit=1)
     with psycopg.connect(url, autocommit=True) as owner:
         for role in ("origin", "replica"):
             owner.execute(f"set session_replication_role = {role}")
@@ -149,19 +150,19 @@ def works_as(url: str, kind: str) -> None:
         lease = log.claim("roles", "g", claimed_by="w", limit=1)
         assert lease is not None
         lease.settle(failed={lease.events[0].event_id: "no"})
-        assert one in drain(log, "roles")
+        assert one in claim_and_settle_all(log, "roles")
         log.rewind("roles", "g", to="beginning")
         lease = log.claim("roles", "g", claimed_by="w", limit=1)
         assert lease is not None
         lease.settle(emit=[{"stream": "out", "payload": {}, "type": "t"}])
-        assert len(drain(log, "roles")) == 1 and log.reap() == 0 and log.stats().groups
+        assert len(claim_and_settle_all(log, "roles")) == 1 and log.reap() == 0 and log.stats().groups
         with pytest.raises(penstock.PermissionDenied):
             log.delete_group("roles", "g")
 
 
 def bring_to(log: penstock.Log, url: str, state: State) -> object:
     """A delivery with a row in the wanted state."""
-    (one,) = orders(log, 1)
+    (one,) = append_orders(log, 1)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
     lease = log.claim("orders", "g", claimed_by="w")
     assert lease is not None
@@ -228,7 +229,7 @@ def test_the_api_knows_the_same_six(log: penstock.Log, log_url: str, state: Stat
 @pytest.mark.shows("K05")
 @pytest.mark.parametrize("state", ["CLAIMED", "PUBLISHED", "DEAD"])
 def test_a_row_is_born_pending_or_in_its_lease(log: penstock.Log, log_url: str, state: str) -> None:
-    ids = orders(log, 2)
+    ids = append_orders(log, 2)
     log.create_group("orders", "g")
     with raw(log_url) as sql:
 
@@ -290,7 +291,7 @@ def everybody(url: str) -> Iterator[list[RawSql]]:
     ],
 )
 def test_a_lease_is_born_open(log: penstock.Log, log_url: str, given: str) -> None:
-    orders(log, 2)
+    append_orders(log, 2)
     log.create_group("orders", "g")
     with everybody(log_url) as clients:
         for sql in clients:
@@ -315,7 +316,7 @@ def test_a_lease_is_born_by_whoever_has_the_turn_of_its_group(
     postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
     """A worker of an earlier version takes turns by an advisory lock, and would claim what others are claiming."""
-    orders(postgres_log, 2)
+    append_orders(postgres_log, 2)
     postgres_log.create_group("orders", "g")
     lease = LEASE.format(names="", values="", now="now()", later="now() + interval '1 hour'", true="true")
     with everybody(postgres_log_url) as clients:
@@ -342,7 +343,7 @@ ENDINGS = [
 @pytest.mark.shows("K41")
 @pytest.mark.parametrize("said", ENDINGS)
 def test_a_lease_takes_nothing_with_it_when_it_ends(log: penstock.Log, log_url: str, said: str) -> None:
-    orders(log, 4)
+    append_orders(log, 4)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0))
     lease = log.claim("orders", "g", claimed_by="w")
     assert lease is not None
@@ -377,7 +378,7 @@ def test_what_waits_to_be_claimed_again_cannot_be_lost(
     postgres_log: penstock.Log, postgres_log_url: str, statement: str, refusal: str
 ) -> None:
     log = postgres_log
-    orders(log, 6)
+    append_orders(log, 6)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=3600))
     failed, back, held = (log.claim("orders", "g", limit=2, claimed_by="w") for _ in range(3))
     assert failed is not None and back is not None and held is not None
@@ -387,13 +388,13 @@ def test_what_waits_to_be_claimed_again_cannot_be_lost(
         for sql in clients:
             with pytest.raises(sql.refusal, match=refusal):
                 sql(statement)
-    assert len(drain(log)) == 2 and held.settle().published == 2
-    assert sorted(states(log).values()) == ["PENDING"] + ["PUBLISHED"] * 5
+    assert len(claim_and_settle_all(log)) == 2 and held.settle().published == 2
+    assert sorted(state_by_event(log).values()) == ["PENDING"] + ["PUBLISHED"] * 5
 
 
 @pytest.mark.shows("K41")
 def test_no_row_is_born_for_a_member_of_an_open_lease(log: penstock.Log, log_url: str) -> None:
-    ids = orders(log, 3)
+    ids = append_orders(log, 3)
     log.create_group("orders", "g")
     held = [log.claim("orders", "g", limit=1, claimed_by="w") for _ in range(2)]
     insert = (
@@ -418,7 +419,7 @@ def test_no_row_is_born_for_a_member_of_an_open_lease(log: penstock.Log, log_url
 @pytest.mark.shows("K41")
 def test_outcomes_are_written_only_in_an_open_lease(log: penstock.Log, log_url: str) -> None:
     """A row that somebody marks CLAIMED by hand belongs to no lease; one of a lease that expired is for the reaper."""
-    (one,) = orders(log, 1)
+    (one,) = append_orders(log, 1)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
     first = log.claim("orders", "g", claimed_by="w")
     assert first is not None
@@ -526,7 +527,7 @@ def test_field_invariants_are_constraints(log: penstock.Log, log_url: str, field
 
 @pytest.mark.shows("K32")
 def test_the_second_vocabulary_is_readable(log: penstock.Log, log_url: str) -> None:
-    ids = orders(log, 4)
+    ids = append_orders(log, 4)
     log.create_group("orders", "g")
     lease = log.claim("orders", "g", limit=2, claimed_by="w")
     assert lease is not None

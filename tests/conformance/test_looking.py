@@ -15,6 +15,7 @@ import penstock
 from penstock.log import deliveries, tally
 from penstock.stores.postgres.transaction import PostgresTransaction
 from penstock.testing import VirtualClock
+from tests.support.query_plans import plan_nodes
 
 TRICKLED = 20_000
 
@@ -140,15 +141,9 @@ def read_from(log: penstock.Log, sql: psycopg.Connection[Any], name: str, block:
     plan = (row[0] if isinstance(row[0], list) else json.loads(row[0]))[0]["Plan"]
     return int(plan["Actual Rows"]), sum(
         int(node["Actual Rows"] * node["Actual Loops"])
-        for node in nodes(plan)
+        for node in plan_nodes(plan)
         if node.get("Index Name", node.get("Relation Name", "")).startswith(name) and not node.get("Plans")
     )
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from nodes(child)
 
 
 ANY: dict[str, Any] = dict.fromkeys(("event_ids", "error", "event_type", "since", "until"))

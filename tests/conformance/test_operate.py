@@ -9,8 +9,9 @@ import pytest
 
 import penstock
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import drain, orders, raw, states
+from tests.support.log_steps import append_orders, claim_and_settle_all, state_by_event
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_looking_by_state_type_time_error_and_id_changes_nothing(
 
 @pytest.mark.shows("K22")
 def test_paging_is_stable_while_things_move(log: penstock.Log) -> None:
-    ids = orders(log, 50)
+    ids = append_orders(log, 50)
     log.create_group("orders", "g")
     seen, after = [], 0
     while page := log.deliveries("orders", "g", after=after, limit=7):
@@ -145,7 +146,7 @@ def test_redrive_by_anything(
         if name in filters:
             filters[name] = clock.start + timedelta(seconds=filters[name])  # type: ignore[arg-type]
     assert log.redrive("orders", "g", dry_run=True, **filters).count == len(expected)  # type: ignore[arg-type]
-    assert [state for state in states(log).values()].count("DEAD") == 2, "a dry run moves nothing"
+    assert [state for state in state_by_event(log).values()].count("DEAD") == 2, "a dry run moves nothing"
     assert log.redrive("orders", "g", by="ann", **filters).count == len(expected)  # type: ignore[arg-type]
     assert log.redrive("orders", "g", by="ann", **filters).count == 0, "each is moved once"  # type: ignore[arg-type]
     for n in expected:
@@ -161,7 +162,7 @@ def test_redrive_by_anything(
 
 @pytest.mark.shows("K23")
 def test_redrive_needs_a_filter_and_gives_a_fresh_budget(clocked: penstock.Log) -> None:
-    (one,) = orders(clocked, 1)
+    (one,) = append_orders(clocked, 1)
     clocked.create_group("orders", "g", retry=penstock.Retry(max_attempts=2, base_seconds=0, jitter=0))
     for lifecycle in range(2):
         for failures in (1, 2):
@@ -177,7 +178,7 @@ def test_redrive_needs_a_filter_and_gives_a_fresh_budget(clocked: penstock.Log) 
 @pytest.mark.shows("K23")
 def test_redrive_from_two_places_moves_each_once(make_log: MakeLog) -> None:
     log = make_log()
-    ids = orders(log, 300)
+    ids = append_orders(log, 300)
     log.create_group("orders", "g")
     lease = log.claim("orders", "g", limit=300, claimed_by="w")
     assert lease is not None
@@ -195,7 +196,7 @@ def test_redrive_from_two_places_moves_each_once(make_log: MakeLog) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(moved) == 300 and len(drain(log)) == 300
+    assert sum(moved) == 300 and len(claim_and_settle_all(log)) == 300
 
 
 @pytest.mark.shows("K24")
@@ -234,18 +235,20 @@ def test_rewind_moves_one_group_and_no_other(
     late = [log.append("orders", {}, type="t", ordering_key=f"k{n}").event_id for n in range(5)]
     for group in ("g", "other"):
         log.create_group("orders", group, ordering=ordering, lanes=2)
-    drain(log, group="other")
+    claim_and_settle_all(log, group="other")
     lease = log.claim("orders", "g", limit=2, claimed_by="w")
     assert lease is not None
     lease.settle(dead={lease.events[0].event_id: "no"})
-    drain(log)
+    claim_and_settle_all(log)
     target = {"beginning": "beginning", "offset": log.read("orders")[4].offset, "time": middle}[to]
     expected = early + late if to == "beginning" else late
     dry = log.rewind("orders", "g", to=target, dry_run=True)  # type: ignore[arg-type]
-    assert dry.count == len(expected) and drain(log) == []
+    assert dry.count == len(expected) and claim_and_settle_all(log) == []
     assert log.rewind("orders", "g", to=target, by="ann").count == len(expected)  # type: ignore[arg-type]
-    assert sorted(map(str, drain(log))) == sorted(map(str, expected))
-    assert drain(log, group="other") == [] and set(states(log, group="other").values()) == {"PUBLISHED"}
+    assert sorted(map(str, claim_and_settle_all(log))) == sorted(map(str, expected))
+    assert claim_and_settle_all(log, group="other") == [] and set(state_by_event(log, group="other").values()) == {
+        "PUBLISHED"
+    }
     history = log.delivery("orders", "g", late[0]).history
     assert [attempt.outcome for attempt in history].count("published") == 2
 
@@ -253,7 +256,7 @@ def test_rewind_moves_one_group_and_no_other(
 @pytest.mark.shows("K24")
 def test_rewind_ends_open_leases_and_brings_their_work_back(clocked: penstock.Log) -> None:
     log = clocked
-    ids = orders(log, 10)
+    ids = append_orders(log, 10)
     log.create_group("orders", "g")
     held = log.claim("orders", "g", limit=6, claimed_by="w")
     assert held is not None
@@ -261,13 +264,15 @@ def test_rewind_ends_open_leases_and_brings_their_work_back(clocked: penstock.Lo
     log.rewind("orders", "g", to=target)
     with pytest.raises(penstock.LeaseLost):
         held.settle()
-    assert sorted(map(str, drain(log))) == sorted(map(str, ids)), "what the lease held below the target comes back, too"
+    assert sorted(map(str, claim_and_settle_all(log))) == sorted(map(str, ids)), (
+        "what the lease held below the target comes back, too"
+    )
 
 
 @pytest.mark.shows("K24")
 def test_rewind_can_reset_the_state(clocked: penstock.Log) -> None:
     log = clocked
-    orders(log, 1, ordering_key="k")
+    append_orders(log, 1, ordering_key="k")
     log.create_group("orders", "g", keyed=True)
     lease = log.claim("orders", "g", claimed_by="w")
     assert lease is not None
@@ -280,10 +285,10 @@ def test_rewind_can_reset_the_state(clocked: penstock.Log) -> None:
 
 @pytest.mark.shows("K24")
 def test_rewinding_past_what_was_pruned_is_an_error(log: penstock.Log) -> None:
-    ids = orders(log, 10)
+    ids = append_orders(log, 10)
     log.create_group("orders", "g")
     log.create_group("orders", "slow")
-    drain(log)
+    claim_and_settle_all(log)
     slow = log.claim("orders", "slow", limit=6, claimed_by="w")
     assert slow is not None
     slow.settle(dead={ids[4]: "no"})
@@ -300,7 +305,7 @@ def test_rewinding_past_what_was_pruned_is_an_error(log: penstock.Log) -> None:
 @pytest.mark.shows("K25")
 def test_kill_and_reschedule_what_waits(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
-    ids = orders(log, 6)
+    ids = append_orders(log, 6)
     log.create_group("orders", "g")
     due = clock.now() + timedelta(seconds=100)
     assert log.reschedule("orders", "g", event_ids=[ids[0], ids[3]], available_at=due).count == 2
@@ -308,15 +313,15 @@ def test_kill_and_reschedule_what_waits(clocked: penstock.Log, clock: VirtualClo
     with pytest.raises(penstock.UnknownEvent):
         log.kill("orders", "g", event_ids=[ids[2], penstock.event_id("no such")])
     assert log.delivery("orders", "g", ids[2]).state == "PENDING", "all or none"
-    assert drain(log) == [ids[2], ids[4], ids[5]]
+    assert claim_and_settle_all(log) == [ids[2], ids[4], ids[5]]
     clock.advance(100)
-    assert drain(log) == [ids[0], ids[3]]
-    assert states(log)[ids[1]] == "DEAD"
+    assert claim_and_settle_all(log) == [ids[0], ids[3]]
+    assert state_by_event(log)[ids[1]] == "DEAD"
     assert log.stats().groups[0].dead == 1 and log.stats().groups[0].lag == 0
 
 
 def test_a_deleted_group_can_be_made_anew(log: penstock.Log) -> None:
-    ids = orders(log, 3)
+    ids = append_orders(log, 3)
     log.create_group("orders", "g")
     lease = log.claim("orders", "g", limit=1, claimed_by="w")
     assert lease is not None
@@ -327,7 +332,7 @@ def test_a_deleted_group_can_be_made_anew(log: penstock.Log) -> None:
     with pytest.raises(penstock.UnknownGroup):
         log.claim("orders", "g", claimed_by="w")
     log.create_group("orders", "g")
-    assert drain(log) == ids
+    assert claim_and_settle_all(log) == ids
 
 
 def test_a_group_is_what_it_was_made(log: penstock.Log) -> None:
@@ -341,7 +346,7 @@ def test_a_group_is_what_it_was_made(log: penstock.Log) -> None:
 @pytest.mark.shows("K33")
 def test_stats_while_groups_come_and_go(make_log: MakeLog) -> None:
     other = make_log()
-    orders(other, 3)
+    append_orders(other, 3)
     other.create_group("orders", "stays")
     seen: list[str] = []
 
@@ -366,12 +371,12 @@ def test_stats_are_of_one_moment(make_log: MakeLog, clock: VirtualClock) -> None
     def meanwhile(when: str, block: str) -> None:
         if when == "after" and block != "commit":
             other.claim("orders", "g", claimed_by="w")
-            orders(other, 10)
+            append_orders(other, 10)
             seen.append(block)
 
     watching = make_log(clock=clock, hook=meanwhile)
     for _ in range(3):
-        orders(other, 10)
+        append_orders(other, 10)
         before = other.stats().groups
         seen.clear()
         assert watching.stats().groups == before and len(seen) > 3

@@ -19,9 +19,9 @@ from psycopg import rows
 import penstock
 from penstock.errors import OutboxNeedsTransaction, WrongDatabase
 from penstock.testing import StatementCounter
-from tests.conformance.test_append import alchemy
 from tests.support.pgbouncer import PgBouncer, find
 from tests.support.postgres_server import PostgresServer
+from tests.support.sqlalchemy_url import sqlalchemy_url
 
 CHOSEN = penstock.event_id("order-7")
 
@@ -157,7 +157,7 @@ def alchemy_connection(url: str, how: str) -> Iterator[Any]:
     from sqlalchemy.orm import Session
 
     by_engine = how.startswith("engine")
-    engine = create_engine(alchemy(url), **({"isolation_level": "AUTOCOMMIT"} if by_engine else {}))
+    engine = create_engine(sqlalchemy_url(url), **({"isolation_level": "AUTOCOMMIT"} if by_engine else {}))
     target = engine if by_engine else engine.execution_options(isolation_level="AUTOCOMMIT")
     if how == "connection":
         target = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -194,7 +194,7 @@ def test_async_sqlalchemy_in_autocommit_is_refused(log: penstock.Log, log_url: s
     async def work() -> None:
         by_engine = how.startswith("engine")
         options = {"isolation_level": "AUTOCOMMIT"} if by_engine else {}
-        engine = create_async_engine(alchemy(log_url, driver="+aiosqlite"), **options)
+        engine = create_async_engine(sqlalchemy_url(log_url, driver="+aiosqlite"), **options)
         target = engine if by_engine else engine.execution_options(isolation_level="AUTOCOMMIT")
         connection: Any = AsyncSession(target) if how.endswith("session") else await target.connect()
         try:
@@ -267,7 +267,7 @@ def alchemical(url: str) -> Any:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
-    return create_engine(alchemy(url), poolclass=NullPool).connect()
+    return create_engine(sqlalchemy_url(url), poolclass=NullPool).connect()
 
 
 CONNECT: dict[str, Callable[[str], Any]] = {"driver": driver, "sqlalchemy": alchemical}

@@ -12,8 +12,9 @@ import pytest
 
 import penstock
 from penstock.core.lease import DEATHS
-from tests.conformance.helpers import drain
+from tests.support.log_steps import claim_and_settle_all
 from tests.support.postgres_server import PostgresServer
+from tests.support.query_plans import plan_nodes, read_rows, scans
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for a large log to be filled
 
@@ -56,12 +57,6 @@ def million(postgres: PostgresServer) -> Iterator[tuple[penstock.Log, psycopg.Co
         yield log, sql
 
 
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from nodes(child)
-
-
 class Watched:
     """Runs one operation and keeps the plan of every statement it made."""
 
@@ -73,19 +68,7 @@ class Watched:
         row = self.sql.execute(text, params, prepare=False).fetchone()  # type: ignore[arg-type]
         assert row is not None
         found = row[0] if isinstance(row[0], list) else json.loads(row[0])
-        return list(nodes(found[0]["Plan"]))
-
-
-def read_rows(plan: list[dict[str, Any]], table: str) -> float:
-    return sum(
-        node["Actual Rows"] * node["Actual Loops"] + node.get("Rows Removed by Filter", 0) * node["Actual Loops"]
-        for node in plan
-        if node.get("Relation Name") == table
-    )
-
-
-def scans(plan: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    return {(node["Node Type"], node["Relation Name"]) for node in plan if "Relation Name" in node}
+        return list(plan_nodes(found[0]["Plan"]))
 
 
 @pytest.mark.shows("K30")
@@ -175,7 +158,7 @@ def test_dead_letters_on_the_view_read_only_deliveries(million: tuple[penstock.L
             f"explain (analyze, format json) select event_id, last_error from penstock.delivery where {where}"  # type: ignore[arg-type]
         ).fetchone()
         assert row is not None
-        plan = list(nodes(row[0][0]["Plan"]))
+        plan = list(plan_nodes(row[0][0]["Plan"]))
         assert {table for _, table in scans(plan)} == {"deliveries"}
 
 
@@ -190,7 +173,7 @@ def test_one_events_deliveries_are_found_by_index(million: tuple[penstock.Log, p
             prepare=False,
         ).fetchone()
         assert row is not None
-        plan = list(nodes(row[0][0]["Plan"]))
+        plan = list(plan_nodes(row[0][0]["Plan"]))
         assert ("Seq Scan", "events") not in scans(plan) and read_rows(plan, "events") < 100, scans(plan)
         of = sql.execute("select count(*) from penstock.deliveries_of(%s)", (event.event_id,)).fetchone()
         assert of == (3,), "one for every group"
@@ -214,14 +197,14 @@ def test_stats_read_a_tail_of_the_log(million: tuple[penstock.Log, psycopg.Conne
 
 def test_the_rest_drains(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, _ = million
-    assert len(drain(log, group="g", limit=50_000)) > 300_000
+    assert len(claim_and_settle_all(log, group="g", limit=50_000)) > 300_000
 
 
 @pytest.mark.shows("K37")
 def test_a_look_at_a_state_reads_what_it_returns(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     """However long the log is: nothing waits in a drained group, nothing is in work, and the newest are the newest."""
     log, sql = million
-    drain(log, group="g", limit=50_000)
+    claim_and_settle_all(log, group="g", limit=50_000)
     of = "select * from penstock.delivery where stream = 'orders' and group_name = 'g' and state = "
     for query, most in (
         (f"{of} 'PENDING'", 2_000),
@@ -231,7 +214,7 @@ def test_a_look_at_a_state_reads_what_it_returns(million: tuple[penstock.Log, ps
     ):
         row = sql.execute(f"explain (analyze, buffers, format json) {query}", prepare=False).fetchone()  # type: ignore[arg-type]
         assert row is not None
-        plan = list(nodes(row[0][0]["Plan"]))
+        plan = list(plan_nodes(row[0][0]["Plan"]))
         assert read_rows(plan, "events") <= most, (query, read_rows(plan, "events"))
         assert ("Seq Scan", "events") not in scans(plan), query
 
@@ -272,7 +255,7 @@ def test_a_drained_group_is_known_without_reading_the_log(postgres: PostgresServ
         )
         sql.execute("vacuum analyze")
         group = log.create_group("orders", "g")
-        assert len(drain(log, group="g", limit=50_000)) == 100_000
+        assert len(claim_and_settle_all(log, group="g", limit=50_000)) == 100_000
         now = log.read("orders", limit=1)[0].created_at
         plan = Watched(log, sql).explain(
             "drain.left", group_id=group.group_id, horizon=100_000, now=now, ordered=False, halts=False

@@ -13,8 +13,9 @@ from penstock.core import limits
 from penstock.core.lease import Idle
 from penstock.log.reader_claims import ReaderClaims
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
-from tests.conformance.helpers import drain, orders, raw, states
+from tests.support.log_steps import append_orders, claim_and_settle_all, state_by_event
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 from tests.support.roles import worker_role
 
 DAY = 86_400
@@ -40,7 +41,7 @@ def contents(log: penstock.Log, number: int, reader: str = "r", group: str = "g"
 
 @pytest.mark.shows("S07")
 def test_a_claim_that_is_asked_for_again_is_the_same(log: penstock.Log, make_log: MakeLog) -> None:
-    ids = orders(log, 10)
+    ids = append_orders(log, 10)
     log.create_group("orders", "g")
     number = take(claims_of(log), limit=6)
     first = contents(log, number)
@@ -53,7 +54,7 @@ def test_a_claim_that_is_asked_for_again_is_the_same(log: penstock.Log, make_log
 
 @pytest.mark.shows("S07")
 def test_what_was_committed_is_settled_once_and_reads_the_same_afterwards(log: penstock.Log) -> None:
-    orders(log, 10)
+    append_orders(log, 10)
     log.create_group("orders", "g")
     claims = claims_of(log)
     first = take(claims, limit=4)
@@ -61,9 +62,9 @@ def test_what_was_committed_is_settled_once_and_reads_the_same_afterwards(log: p
     assert claims.settle_upto("r", first) == [] and claims.settle_upto("r", first) == []
     second = take(claims, after=first, limit=4)
     assert second == first + 1 and contents(log, first) == before
-    assert list(states(log).values()).count("PUBLISHED") == 4
+    assert list(state_by_event(log).values()).count("PUBLISHED") == 4
     claims.settle_upto("r", second)
-    assert list(states(log).values()).count("PUBLISHED") == 8
+    assert list(state_by_event(log).values()).count("PUBLISHED") == 8
     assert take(claims, after=0) == first, "an older checkpoint reads again what followed it, batch by batch"
     assert take(claims, after=first) == second
     third = take(claims, after=second)
@@ -72,7 +73,7 @@ def test_what_was_committed_is_settled_once_and_reads_the_same_afterwards(log: p
 
 @pytest.mark.shows("S07")
 def test_rows_and_ranges_are_one_claim_of_at_most_so_many_events(log: penstock.Log) -> None:
-    ids = orders(log, 30)
+    ids = append_orders(log, 30)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
     lease = log.claim("orders", "g", limit=10, claimed_by="w")
     assert lease is not None
@@ -87,12 +88,12 @@ def test_rows_and_ranges_are_one_claim_of_at_most_so_many_events(log: penstock.L
         seen += part
         claims.settle_upto("r", number)
     assert sorted(seen) == sorted(map(str, [*ids[:3], *ids[8:]])) and number < 5
-    assert set(states(log).values()) == {"PUBLISHED"}
+    assert set(state_by_event(log).values()) == {"PUBLISHED"}
 
 
 @pytest.mark.shows("S07")
 def test_a_claim_is_held_for_days(clocked: penstock.Log, clock: VirtualClock) -> None:
-    orders(clocked, 4)
+    append_orders(clocked, 4)
     clocked.create_group("orders", "g", lease_seconds=5)
     claims = claims_of(clocked)
     number = take(claims)
@@ -101,12 +102,12 @@ def test_a_claim_is_held_for_days(clocked: penstock.Log, clock: VirtualClock) ->
     assert clocked.reap() == 0 and clocked.claim("orders", "g", claimed_by="w") is None
     assert contents(clocked, number) == before
     clock.advance(6 * DAY)
-    assert claims.settle_upto("r", number) == [] and set(states(clocked).values()) == {"PUBLISHED"}
+    assert claims.settle_upto("r", number) == [] and set(state_by_event(clocked).values()) == {"PUBLISHED"}
 
 
 @pytest.mark.shows("S07")
 def test_a_later_claim_is_held_for_days_before_anybody_reads_it(clocked: penstock.Log, clock: VirtualClock) -> None:
-    orders(clocked, 4)
+    append_orders(clocked, 4)
     clocked.create_group("orders", "g", lease_seconds=5)
     claims = claims_of(clocked)
     first = take(claims, limit=2)
@@ -118,7 +119,7 @@ def test_a_later_claim_is_held_for_days_before_anybody_reads_it(clocked: penstoc
 
 @pytest.mark.shows("S07")
 def test_a_claim_that_is_no_longer_whole_is_given_back_before_it_is_handed_out(log: penstock.Log) -> None:
-    ids = orders(log, 6)
+    ids = append_orders(log, 6)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
     lease = log.claim("orders", "g", limit=2, claimed_by="w")
     assert lease is not None
@@ -135,7 +136,7 @@ def test_a_claim_that_is_no_longer_whole_is_given_back_before_it_is_handed_out(l
 
 @pytest.mark.shows("S07")
 def test_a_first_claim_that_nobody_wrote_down_comes_back_soon(clocked: penstock.Log, clock: VirtualClock) -> None:
-    orders(clocked, 4)
+    append_orders(clocked, 4)
     clocked.create_group("orders", "g")
     claims = claims_of(clocked)
     take(claims, reader="died")
@@ -143,14 +144,14 @@ def test_a_first_claim_that_nobody_wrote_down_comes_back_soon(clocked: penstock.
     number = take(claims, reader="fresh")
     assert len(contents(clocked, number, reader="fresh")) == 4
     # The one that died, if it was only asleep, gets another number: the first was never handed to Spark.
-    orders(clocked, 2)
+    append_orders(clocked, 2)
     assert take(claims, reader="died") == 2
 
 
 @pytest.mark.shows("S07")
 @pytest.mark.parametrize("how", ["released", "expired", "rewound"])
 def test_a_lost_claim_is_an_error_and_not_an_empty_batch(clocked: penstock.Log, clock: VirtualClock, how: str) -> None:
-    ids = orders(clocked, 6)
+    ids = append_orders(clocked, 6)
     clocked.create_group("orders", "g")
     claims = claims_of(clocked)
     number = take(claims, limit=4)
@@ -175,12 +176,12 @@ def test_a_lost_claim_is_an_error_and_not_an_empty_batch(clocked: penstock.Log, 
     seen = {*contents(clocked, after)}
     claims.settle_upto("r", after)
     assert seen and seen <= {str(one) for one in ids}
-    assert {str(one) for one in drain(clocked)} | seen == {str(one) for one in ids}
+    assert {str(one) for one in claim_and_settle_all(clocked)} | seen == {str(one) for one in ids}
 
 
 @pytest.mark.shows("S07")
 def test_a_settled_claim_whose_events_were_removed_cannot_be_read_again(log: penstock.Log) -> None:
-    ids = orders(log, 4)
+    ids = append_orders(log, 4)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
     claims = claims_of(log)
     lease = log.claim("orders", "g", limit=2, claimed_by="w")
@@ -198,7 +199,7 @@ def test_a_settled_claim_whose_events_were_removed_cannot_be_read_again(log: pen
 
 
 def test_who_else_may_not(log: penstock.Log) -> None:
-    orders(log, 4)
+    append_orders(log, 4)
     log.create_group("orders", "g")
     log.create_group("orders", "other")
     log.create_group("orders", "ordered", ordering="key")
@@ -228,9 +229,9 @@ def test_who_else_may_not(log: penstock.Log) -> None:
 
 
 def test_a_claim_stops_where_it_is_told_to_and_a_pause_gives_nothing(log: penstock.Log) -> None:
-    orders(log, 4)
+    append_orders(log, 4)
     end = log.end()
-    orders(log, 4)
+    append_orders(log, 4)
     log.create_group("orders", "g")
     claims = claims_of(log)
     log.pause("orders", "g")
@@ -243,7 +244,7 @@ def test_a_claim_stops_where_it_is_told_to_and_a_pause_gives_nothing(log: pensto
 
 
 def test_a_filter_that_matches_rarely_is_passed_in_one_go(log: penstock.Log) -> None:
-    orders(log, 3 * limits.PASS_STRETCH)
+    append_orders(log, 3 * limits.PASS_STRETCH)
     log.append("orders", {}, type="rare")
     log.create_group("orders", "g", types=["rare"])
     assert len(contents(log, take(claims_of(log)))) == 1
@@ -277,7 +278,7 @@ def test_killed_anywhere_a_claim_is_whole_or_not_there(
 
     counter = StatementCounter()
     with penstock.open(log_url, clock=clock, hook=counter) as log:
-        orders(log, 12)
+        append_orders(log, 12)
         prepare(log, "count")
         counter.reset()
         act(log, "count")
@@ -317,7 +318,7 @@ def _dies(url: str, clock: VirtualClock, point: CrashPoint, act: Any) -> None:
 @pytest.mark.shows("S07", "X10")
 def test_the_worker_role_is_enough(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     with worker_role(postgres_log_url) as (url, _), penstock.open(url) as log:
-        orders(log, 4)
+        append_orders(log, 4)
         log.create_group("orders", "g")
         claims = claims_of(log)
         number = take(claims, limit=2)

@@ -12,7 +12,8 @@ from penstock.cli.app import run as run_command
 from penstock.core import fingerprint
 from penstock.core.lease import Failure, Settlement
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import drain, orders, raw
+from tests.support.log_steps import append_orders, claim_and_settle_all
+from tests.support.raw_sql import raw
 
 
 def look_up(order: dict[str, Any]) -> Any:
@@ -36,7 +37,7 @@ def test_an_exception_is_shown_with_its_class_and_its_traceback_everywhere(
     log: penstock.Log, log_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fingerprint._seen.clear()
-    ids = orders(log, 3)
+    ids = append_orders(log, 3)
     log.create_group("orders", "g", retry=penstock.Retry(max_attempts=1))
     lease = log.claim("orders", "g", limit=10, claimed_by="w")
     assert lease is not None
@@ -65,7 +66,7 @@ def test_an_exception_is_shown_with_its_class_and_its_traceback_everywhere(
 
 @pytest.mark.shows("K47", "K35")
 def test_a_published_or_redriven_delivery_shows_no_old_error(log: penstock.Log) -> None:
-    (one,) = orders(log, 1)
+    (one,) = append_orders(log, 1)
     log.create_group("orders", "g", retry=penstock.Retry(max_attempts=1))
     lease = log.claim("orders", "g", limit=10, claimed_by="w")
     assert lease is not None
@@ -74,7 +75,7 @@ def test_a_published_or_redriven_delivery_shows_no_old_error(log: penstock.Log) 
     shown = log.delivery("orders", "g", one)
     assert (shown.last_error, shown.error_code, shown.fingerprint) == (None, None, None)
     assert (shown.history[-1].outcome, shown.history[-1].by, shown.history[-1].error) == ("redriven", "ann", "boom")
-    drain(log)
+    claim_and_settle_all(log)
     shown = log.delivery("orders", "g", one)
     assert (shown.state, shown.last_error, shown.error_code, shown.fingerprint) == ("PUBLISHED", None, None, None)
     assert outcomes(log, one) == ["claimed", "dead", "redriven", "claimed", "published"]
@@ -85,7 +86,7 @@ def test_a_published_or_redriven_delivery_shows_no_old_error(log: penstock.Log) 
 def test_an_unavailable_or_expired_range_leaves_its_error_and_its_time(
     clocked: penstock.Log, clock: VirtualClock, log_url: str
 ) -> None:
-    ids = orders(clocked, 5)
+    ids = append_orders(clocked, 5)
     clocked.create_group("orders", "g", lease_seconds=30)
     lease = clocked.claim("orders", "g", limit=10, claimed_by="w-1")
     assert lease is not None
@@ -129,7 +130,7 @@ def test_the_error_of_a_range_stays_with_an_event_that_gets_a_row(clocked: penst
     log.reap()
     later = clock.now() + timedelta(hours=1)
     log.reschedule("orders", "g", event_ids=[ids[1]], available_at=later)  # holds back the third
-    assert len(drain(log)) == 1
+    assert len(claim_and_settle_all(log)) == 1
     found = log.deliveries("orders", "g", state="PENDING")
     assert [one.reason for one in found] == ["rescheduled", "blocked"]
     for one in found:
@@ -142,9 +143,9 @@ def test_the_error_of_a_range_stays_with_an_event_that_gets_a_row(clocked: penst
 def test_max_age_ends_an_event_under_unavailable(
     clocked: penstock.Log, clock: VirtualClock, ordering: str | None
 ) -> None:
-    old = orders(clocked, 3, ordering_key="a")
+    old = append_orders(clocked, 3, ordering_key="a")
     clock.advance(100)
-    young = orders(clocked, 2, ordering_key="a")
+    young = append_orders(clocked, 2, ordering_key="a")
     retry = penstock.Retry(max_age_seconds=60)
     clocked.create_group("orders", "g", retry=retry, ordering=ordering, lanes=1)
     down = fingerprint.of_text("Unavailable", "down")
@@ -167,7 +168,7 @@ def test_max_age_ends_an_event_under_unavailable(
 
 @pytest.mark.shows("K47")
 def test_max_age_ends_a_retry_under_unavailable(clocked: penstock.Log, clock: VirtualClock) -> None:
-    ids = orders(clocked, 2)
+    ids = append_orders(clocked, 2)
     clocked.create_group("orders", "g", retry=penstock.Retry(max_age_seconds=60, base_seconds=1, jitter=0))
     lease = clocked.claim("orders", "g", limit=10, claimed_by="w")
     assert lease is not None
@@ -184,7 +185,7 @@ def test_max_age_ends_a_retry_under_unavailable(clocked: penstock.Log, clock: Vi
 def test_total_attempts_never_decrease_and_replays_have_numbers_of_their_own(
     clocked: penstock.Log, clock: VirtualClock
 ) -> None:
-    ids = orders(clocked, 4)
+    ids = append_orders(clocked, 4)
     clocked.create_group("orders", "g", retry=penstock.Retry(max_attempts=1))
     seen: dict[Any, list[int]] = {one: [] for one in ids}
     numbers: dict[Any, list[int]] = {one: [] for one in ids}
@@ -216,7 +217,7 @@ def test_total_attempts_never_decrease_and_replays_have_numbers_of_their_own(
 
 @pytest.mark.shows("K23")
 def test_the_dead_letter_query_of_the_second_page_runs_with_its_own_names(log: penstock.Log, log_url: str) -> None:
-    ids = orders(log, 3)
+    ids = append_orders(log, 3)
     log.create_group("orders", "fraud-screening", retry=penstock.Retry(max_attempts=1))
     lease = log.claim("orders", "fraud-screening", limit=10, claimed_by="w")
     assert lease is not None
@@ -237,9 +238,9 @@ ORDER BY d.updated_at DESC;"""
 @pytest.mark.shows("K35")
 def test_history_of_one_event_looks_at_that_event_alone(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     log = postgres_log
-    ids = orders(log, 20_000)
+    ids = append_orders(log, 20_000)
     log.create_group("orders", "g")
-    drain(log, limit=10)
+    claim_and_settle_all(log, limit=10)
     with raw(postgres_log_url) as sql:
         sql("vacuum analyze")
         for where in (f"event_id = '{ids[777]}'", "group_name = 'g' and \"offset\" = 778"):
@@ -259,7 +260,7 @@ def test_history_of_one_event_looks_at_that_event_alone(postgres_log: penstock.L
 
 @pytest.mark.shows("K47")
 def test_whoever_makes_a_failure_it_has_a_kind(log: penstock.Log, log_url: str) -> None:
-    orders(log, 3)
+    append_orders(log, 3)
     log.create_group("orders", "g")
     lease = log.claim("orders", "g", limit=10, claimed_by="w")
     assert lease is not None

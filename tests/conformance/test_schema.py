@@ -14,9 +14,10 @@ from penstock.stores import blocks
 from penstock.stores.postgres import schema as postgres_schema
 from penstock.stores.sqlite import schema as sqlite_schema
 from penstock.testing import StatementCounter
-from tests.conformance.helpers import drain, raw
+from tests.support.log_steps import claim_and_settle_all
 from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres_server import PostgresServer
+from tests.support.raw_sql import raw
 
 RELEASED = 6  # migrations of the first release
 
@@ -60,7 +61,7 @@ def test_an_upgrade_killed_anywhere_goes_on_where_it_stopped(empty_url: str) -> 
         assert counter.blocks == [], "nothing was left to do"
         log.append("orders", {}, type="t")
         log.create_group("orders", "g")
-        assert len(drain(log)) == 1
+        assert len(claim_and_settle_all(log)) == 1
     dialect = "sqlite" if empty_url.startswith("sqlite") else "postgres"
     with raw(empty_url) as sql:
         versions = [row[0] for row in sql("select version from penstock.schema_version order by 1")]
@@ -96,7 +97,7 @@ def test_a_log_of_the_first_release_is_upgraded(released_url: str) -> None:
     assert [number for number, _, _ in everything] == list(range(1, len(everything) + 1)), "no number is left out"
     with penstock.open(released_url) as log:
         log.create_group("orders", "g")
-        assert drain(log) == [uuid.UUID(int=n) for n in range(1, 4)]
+        assert claim_and_settle_all(log) == [uuid.UUID(int=n) for n in range(1, 4)]
         assert {str(one.state) for one in log.deliveries("orders", "g")} == {"PUBLISHED"}
         assert [one.events for one in log.stats().streams] == [3]
         assert log.prune("orders", upto=log.end()).count == 3
@@ -201,7 +202,7 @@ def test_two_logs_in_one_database_do_not_meet(postgres: PostgresServer) -> None:
         assert second.read("orders") == []
         second.append("orders", {"n": 2}, type="t")
         second.create_group("orders", "g")
-        assert len(drain(second)) == 1 and len(first.read("orders")) == 1
+        assert len(claim_and_settle_all(second)) == 1 and len(first.read("orders")) == 1
         assert second.stats().groups[0].published == 1
 
 
@@ -227,7 +228,7 @@ def test_everything_works_through_pgbouncer_in_transaction_mode(
         with psycopg.connect(pgbouncer.url(name), prepare_threshold=None) as caller:
             log.append("orders", {}, type="t", connection=caller)
             caller.commit()
-        assert len(drain(log)) == 1
+        assert len(claim_and_settle_all(log)) == 1
 
 
 @pytest.mark.shows("K34")
@@ -267,4 +268,4 @@ def test_the_sql_function_appends_in_any_clients_transaction(postgres_log: penst
                 other.execute(f"select {bad}")  # type: ignore[arg-type]
             other.rollback()
     log.create_group("orders", "g")
-    assert len(drain(log)) == 2 and offset and event_id
+    assert len(claim_and_settle_all(log)) == 2 and offset and event_id

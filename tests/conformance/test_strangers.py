@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import penstock
-from tests.conformance.helpers import drain, orders
+from tests.support.log_steps import append_orders, claim_and_settle_all
 
 Connection = psycopg.Connection[Any]
 INSERT = (
@@ -44,7 +44,7 @@ def test_locks_of_strangers_hold_nothing_back(
     """The class and the bound of an announcement are no secret: anybody can take such a lock."""
     log = postgres_log
     log.create_group("orders", "g")
-    ids = orders(log, 3)
+    ids = append_orders(log, 3)
     number = owner.execute("select 'penstock.events_offset_seq'::regclass::oid::bigint::bit(32)::int").fetchone()
     assert number is not None
     with role(owner, "stranger") as stranger, psycopg.connect(postgres_log_url, user=stranger) as other:
@@ -56,7 +56,7 @@ def test_locks_of_strangers_hold_nothing_back(
                 other.execute(statement)
             other.execute("rollback to savepoint s")
         assert [event.event_id for event in log.read("orders")] == ids
-        assert drain(log) == ids
+        assert claim_and_settle_all(log) == ids
         assert log.stats().horizon == 3
 
 
@@ -66,7 +66,7 @@ def test_exclusive_locks_of_strangers_stop_no_appender(
 ) -> None:
     log = postgres_log
     log.create_group("orders", "g")
-    ids = orders(log, 3)
+    ids = append_orders(log, 3)
     with role(owner, "stranger") as stranger, psycopg.connect(postgres_log_url, user=stranger) as other:
         (number,) = owner.execute(  # type: ignore[misc]
             "select 'penstock.events_offset_seq'::regclass::oid::bigint::bit(32)::int"
@@ -76,10 +76,10 @@ def test_exclusive_locks_of_strangers_stop_no_appender(
         with psycopg.connect(postgres_log_url) as slow:
             slow.execute("set local lock_timeout = '5s'")
             slow.execute(INSERT)
-            (later,) = orders(log, 1)
-            assert drain(log) == [], "announced below what is locked"
+            (later,) = append_orders(log, 1)
+            assert claim_and_settle_all(log) == [], "announced below what is locked"
             slow.commit()
-        assert drain(log)[:3] == ids and log.delivery("orders", "g", later).state == "PUBLISHED"
+        assert claim_and_settle_all(log)[:3] == ids and log.delivery("orders", "g", later).state == "PUBLISHED"
 
 
 def by_set_role(connection: Connection, owner: Connection, producer: str) -> None:
@@ -141,13 +141,13 @@ def test_no_appender_is_overlooked(
         connection = stack.enter_context(psycopg.connect(postgres_log_url, user=client, autocommit=True))
         connection.execute("begin")
         way(connection, owner, producer)
-        (later,) = orders(log, 1)
-        assert drain(log) == [] and log.read("orders") == [], "the first has not committed"
+        (later,) = append_orders(log, 1)
+        assert claim_and_settle_all(log) == [] and log.read("orders") == [], "the first has not committed"
         if way is by_prepared:
             owner.execute(f"commit prepared '{producer}'")
         else:
             connection.execute("commit")
-        first, second = drain(log)
+        first, second = claim_and_settle_all(log)
         assert second == later and [event.event_id for event in log.read("orders")] == [first, later]
 
 
@@ -165,7 +165,7 @@ def test_a_prepared_appender_is_seen_after_a_crash_of_the_server() -> None:
         server.kill()
         server.start()
         with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as connection:
-            (later,) = orders(log, 1)
-            assert drain(log) == []
+            (later,) = append_orders(log, 1)
+            assert claim_and_settle_all(log) == []
             connection.execute("commit prepared 'forgotten'")
-            assert drain(log)[1:] == [later]
+            assert claim_and_settle_all(log)[1:] == [later]

@@ -14,7 +14,8 @@ import pytest
 
 import penstock
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import orders, raw
+from tests.support.log_steps import append_orders
+from tests.support.raw_sql import raw
 
 
 def counts(url: str) -> list[tuple[Any, ...]]:
@@ -26,7 +27,7 @@ def counts(url: str) -> list[tuple[Any, ...]]:
 @pytest.mark.shows("K40")
 def test_a_stranger_cannot_stop_the_claims_of_a_group(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     """Any role can take any advisory lock; a row of `group_locks` only those who may work."""
-    orders(postgres_log, 1)
+    append_orders(postgres_log, 1)
     group = postgres_log.create_group("orders", "g")
     with psycopg.connect(postgres_log_url) as stranger:
         for relation in ("leases", "groups", "group_locks", "events"):
@@ -53,7 +54,7 @@ def test_a_server_that_prefers_another_isolation_level_hands_nothing_out_twice(p
         name = owner.info.dbname
         owner.execute(f"alter database {name} set default_transaction_isolation = 'repeatable read'")
     with penstock.open(postgres_log_url) as log, psycopg.connect(postgres_log_url) as holder:
-        orders(log, 9)
+        append_orders(log, 9)
         log.create_group("orders", "g")
         first = [log.claim("orders", "g", limit=1, claimed_by="w") for _ in range(2)]  # the second could be at once
         holder.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
@@ -72,7 +73,7 @@ def test_a_server_that_prefers_another_isolation_level_hands_nothing_out_twice(p
 @pytest.mark.shows("K40")
 def test_claimers_and_operators_of_a_group_come_one_at_a_time(postgres_log: penstock.Log) -> None:
     """The lock is a row's; another group's claims and a plain settle do not wait for it."""
-    orders(postgres_log, 2)
+    append_orders(postgres_log, 2)
     for name in ("g", "h"):
         postgres_log.create_group("orders", name)
     before = postgres_log.claim("orders", "g", limit=1, claimed_by="w")
@@ -100,7 +101,7 @@ def test_claimers_and_operators_of_a_group_come_one_at_a_time(postgres_log: pens
 
 @pytest.mark.shows("K31")
 def test_a_lease_counts_its_outcomes(clocked: penstock.Log, clock: VirtualClock, log_url: str) -> None:
-    ids = orders(clocked, 20)
+    ids = append_orders(clocked, 20)
     clocked.create_group("orders", "g", retry=penstock.Retry(max_attempts=3, base_seconds=1, jitter=0))
     whole = clocked.claim("orders", "g", limit=5, claimed_by="w", run=7)
     assert whole is not None

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 import penstock
-from tests.conformance.helpers import drain
-from tests.conformance.test_plans import nodes, read_rows
+from tests.support.log_steps import claim_and_settle_all
 from tests.support.postgres_server import PostgresServer
+from tests.support.query_plans import plan_nodes, read_rows
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for a large log to be filled
 
@@ -36,7 +36,7 @@ def backlog(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterato
             assert lease is not None
             lease.settle()
         log.create_group("orders", "rewound")
-        drain(log, group="rewound", limit=50_000)
+        claim_and_settle_all(log, group="rewound", limit=50_000)
         log.rewind("orders", "rewound", to="beginning")
         if request.param == "vacuumed":
             sql.execute("vacuum analyze")
@@ -49,7 +49,7 @@ def look(sql: psycopg.Connection[Any], group: str, rest: str) -> tuple[list[int]
     found = [row[0] for row in sql.execute(f'select "offset" from {where}').fetchall()]  # type: ignore[arg-type]
     row = sql.execute(f"explain (analyze, format json) select * from {where}").fetchone()  # type: ignore[arg-type]
     assert row is not None
-    return found, list(nodes(row[0][0]["Plan"]))
+    return found, list(plan_nodes(row[0][0]["Plan"]))
 
 
 @pytest.mark.shows("K37")

@@ -13,20 +13,16 @@ import penstock
 from penstock.declare.subscription import Policy
 from penstock.engine.pace import Pace
 from penstock.testing import Harness, run_handler
-from tests.conformance.helpers import raw
-from tests.engine import batch_handlers as handlers
-from tests.engine.driving import AT_ONCE, done, drain, lines, make_done, subscription
+from tests.support.children import batch_handlers as handlers
+from tests.support.declarations import RETRY_AT_ONCE, subscription
+from tests.support.done_table import create_done_table, done_offsets
+from tests.support.local_engine import run_local_until_drained
+from tests.support.notes import read_notes
+from tests.support.raw_sql import raw
 
 pytestmark = pytest.mark.shows("J20")
 
 ISOLATIONS = ["process", "inline"]
-
-
-@pytest.fixture
-def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "notes"
-    monkeypatch.setenv("PENSTOCK_NOTES", str(path))
-    return path
 
 
 def append(log: penstock.Log, acts: list[str | None], keys: int | None = None) -> None:
@@ -41,7 +37,7 @@ def append(log: penstock.Log, acts: list[str | None], keys: int | None = None) -
 
 def calls(notes: Path) -> list[list[tuple[int, int]]]:
     """Every call: (offset, attempt) of its events."""
-    return [[(int(one.split(":")[0]), int(one.split(":")[1])) for one in line] for line in lines(notes)]
+    return [[(int(one.split(":")[0]), int(one.split(":")[1])) for one in line] for line in read_notes(notes)]
 
 
 def outcomes(log: penstock.Log) -> dict[int, tuple[str, int, str | None]]:
@@ -61,7 +57,7 @@ def every_call_is_an_attempt_of_its_own(notes: Path) -> None:
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_one_call_for_many_events(log: penstock.Log, notes: Path, isolation: str, handler: Any) -> None:
     append(log, [None] * 1000)
-    drain(log, subscription(handler, batch=100, isolation=isolation))
+    run_local_until_drained(log, subscription(handler, batch=100, isolation=isolation))
     sizes = [len(call) for call in calls(notes)]
     assert sum(sizes) == 1000 and max(sizes) == 100 and len(sizes) <= 20
     assert {state for state, _, _ in outcomes(log).values()} == {"PUBLISHED"}
@@ -70,7 +66,7 @@ def test_one_call_for_many_events(log: penstock.Log, notes: Path, isolation: str
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_an_outcome_for_each(log: penstock.Log, notes: Path, isolation: str) -> None:
     append(log, [None, "text", "error", "dead", "later", "fine", None])
-    drain(log, subscription(handlers.plain, batch=50, isolation=isolation))
+    run_local_until_drained(log, subscription(handlers.plain, batch=50, isolation=isolation))
     assert outcomes(log) == {
         1: ("PUBLISHED", 0, None),
         2: ("DEAD", 2, "error"),
@@ -85,10 +81,10 @@ def test_an_outcome_for_each(log: penstock.Log, notes: Path, isolation: str) -> 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_effects_belong_to_their_event(log: penstock.Log, isolation: str) -> None:
-    make_done(log.store.url)
+    create_done_table(log.store.url)
     append(log, [None, "error", None, "dead", "fine"], keys=5)
-    drain(log, subscription(handlers.with_effects, batch=50, isolation=isolation))
-    assert sorted(done(log.store.url)) == [1, 3, 5]
+    run_local_until_drained(log, subscription(handlers.with_effects, batch=50, isolation=isolation))
+    assert sorted(done_offsets(log.store.url)) == [1, 3, 5]
     assert sorted(event.json()["n"] for event in log.read("out")) == [1, 3, 5]
     assert [log.state("orders", "g", f"k{n % 5}") for n in (1, 2, 3)] == [{"seen": [1]}, {}, {"seen": [3]}]
 
@@ -99,7 +95,7 @@ def test_a_raise_is_cut_down_to_its_culprits(log: penstock.Log, notes: Path, iso
     acts: list[str | None] = [None] * 300
     acts[7], acts[150], acts[151], acts[299] = "raise", "permanent", "raise_once", "raise"
     append(log, acts)
-    drain(log, subscription(handlers.plain, batch=100, isolation=isolation))
+    run_local_until_drained(log, subscription(handlers.plain, batch=100, isolation=isolation))
     found = outcomes(log)
     assert {n: found.pop(n) for n in (8, 151, 152, 300)} == {
         8: ("DEAD", 2, "ValueError"),
@@ -127,7 +123,7 @@ def found_code(log: penstock.Log, n: int) -> str | None:
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_a_wrong_answer_blames_the_handler_and_in_the_end_its_event(log: penstock.Log, isolation: str) -> None:
     append(log, [None, "odd", None, "stranger", None])
-    drain(log, subscription(handlers.plain, batch=50, isolation=isolation))
+    run_local_until_drained(log, subscription(handlers.plain, batch=50, isolation=isolation))
     found = outcomes(log)
     assert [found[n] for n in (2, 4)] == [("DEAD", 2, "invalid_handler")] * 2
     assert {found[n][:2] for n in (1, 3, 5)} == {("PUBLISHED", 0)}
@@ -135,10 +131,10 @@ def test_a_wrong_answer_blames_the_handler_and_in_the_end_its_event(log: penstoc
 
 def test_an_answer_of_the_wrong_kind(log: penstock.Log) -> None:
     append(log, [None] * 3)
-    drain(log, subscription(handlers.always_a_list, batch=10, isolation="inline"))
+    run_local_until_drained(log, subscription(handlers.always_a_list, batch=10, isolation="inline"))
     assert set(outcomes(log).values()) == {("DEAD", 2, "invalid_handler")}
     log.append("others", {}, type="t")
-    drain(log, subscription(handlers.stranger_asks, batch=10, isolation="inline", stream="others"))
+    run_local_until_drained(log, subscription(handlers.stranger_asks, batch=10, isolation="inline", stream="others"))
     (dead,) = log.deliveries("others", "g")
     assert dead.error_code == "invalid_input" and dead.last_error and "ctx.of" in dead.last_error
 
@@ -148,18 +144,20 @@ def test_an_answer_of_the_wrong_kind(log: penstock.Log) -> None:
 def test_a_call_holds_one_event_per_key_and_keys_keep_their_order(
     log: penstock.Log, notes: Path, isolation: str
 ) -> None:
-    make_done(log.store.url)
+    create_done_table(log.store.url)
     rng = random.Random(isolation)
     acts = [rng.choice([None] * 12 + ["error", "raise", "raise_once", "dead"]) for _ in range(120)]
     append(log, acts, keys=9)
-    drain(log, subscription(handlers.with_effects, batch=20, isolation=isolation, ordering="key", lanes=2))
+    run_local_until_drained(
+        log, subscription(handlers.with_effects, batch=20, isolation=isolation, ordering="key", lanes=2)
+    )
     for call in calls(notes):
         keys = [offset % 9 for offset, _ in call]
         assert len(keys) == len(set(keys)), "offsets are numbers here"
     good = [n for n, do in enumerate(acts, start=1) if do in (None, "raise_once")]
-    assert sorted(done(log.store.url)) == good
+    assert sorted(done_offsets(log.store.url)) == good
     by_key = defaultdict(list)
-    for n in done(log.store.url):
+    for n in done_offsets(log.store.url):
         by_key[n % 9].append(n)
     assert all(numbers == sorted(numbers) for numbers in by_key.values())
     for key, numbers in by_key.items():
@@ -169,23 +167,23 @@ def test_a_call_holds_one_event_per_key_and_keys_keep_their_order(
 
 @pytest.mark.parametrize("what, code", [("exit", "process_died"), ("hang", "timed_out")])
 def test_a_death_or_a_hang_among_many_is_found(log: penstock.Log, notes: Path, what: str, code: str) -> None:
-    make_done(log.store.url)
+    create_done_table(log.store.url)
     acts: list[str | None] = [None] * 40
     acts[20] = what
     append(log, acts, keys=40)
     once = penstock.Retry(max_attempts=1)
-    drain(log, subscription(handlers.with_effects, batch=40, lanes=1, timeout_seconds=2, retry=once))
+    run_local_until_drained(log, subscription(handlers.with_effects, batch=40, lanes=1, timeout_seconds=2, retry=once))
     found = outcomes(log)
     assert found.pop(21) == ("DEAD", 1, code)
     assert {(state, failures) for state, failures, _ in found.values()} == {("PUBLISHED", 0)}
-    assert sorted(done(log.store.url)) == [n for n in range(1, 41) if n != 21]
+    assert sorted(done_offsets(log.store.url)) == [n for n in range(1, 41) if n != 21]
     every_call_is_an_attempt_of_its_own(notes)
 
 
 def test_a_target_that_is_down_blames_nobody(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.core.circuit.CIRCUIT_FIRST_SECONDS", 0.01)
     append(log, [None, "down_once", None])
-    drain(log, subscription(handlers.plain, batch=10))
+    run_local_until_drained(log, subscription(handlers.plain, batch=10))
     assert {(state, failures) for state, failures, _ in outcomes(log).values()} == {("PUBLISHED", 0)}
 
 
@@ -193,7 +191,7 @@ def test_several_calls_at_once(log: penstock.Log, notes: Path) -> None:
     acts: list[str | None] = [None] * 200
     acts[50] = "raise"
     append(log, acts)
-    drain(log, subscription(handlers.plain, batch=20, concurrency=4))
+    run_local_until_drained(log, subscription(handlers.plain, batch=20, concurrency=4))
     found = outcomes(log)
     assert found.pop(51) == ("DEAD", 2, "ValueError")
     assert {state for state, _, _ in found.values()} == {"PUBLISHED"}
@@ -205,15 +203,15 @@ def test_handlers_by_type_each_get_their_own_call(log: penstock.Log, notes: Path
     one = subscription(handlers.first, batch=10, types=["order.0"])
     two = subscription(handlers.rest, batch=10, types=["order.1"])
     one.join(two.policy, two.handlers[0])
-    drain(log, one)
-    assert sorted(lines(notes)) == [["first", *["order.0"] * 5], ["rest", *["order.1"] * 5]]
+    run_local_until_drained(log, one)
+    assert sorted(read_notes(notes)) == [["first", *["order.0"] * 5], ["rest", *["order.1"] * 5]]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_calls_end_as_expected(log: penstock.Log, notes: Path, seed: int) -> None:
     """Whatever is raised, answered or killed: every event ends as if it had been called alone."""
     rng = random.Random(seed)
-    make_done(log.store.url)
+    create_done_table(log.store.url)
     acts = [
         rng.choice([None] * 20 + ["raise", "error", "text", "dead", "permanent", "raise_once", "odd"])
         for _ in range(150)
@@ -224,7 +222,9 @@ def test_random_calls_end_as_expected(log: penstock.Log, notes: Path, seed: int)
     append(log, acts, keys=rng.choice([7, 60]) if keyed else None)
     policy: dict[str, Any] = {"ordering": "key", "lanes": 2} if keyed else {"keyed": False}
     batch = rng.choice([3, 16, 150])
-    drain(log, subscription(handlers.with_effects, batch=batch, concurrency=rng.choice([1, 3]), **policy))
+    run_local_until_drained(
+        log, subscription(handlers.with_effects, batch=batch, concurrency=rng.choice([1, 3]), **policy)
+    )
     expected = {
         None: ("PUBLISHED", 0),
         "raise_once": ("PUBLISHED", 1),
@@ -234,7 +234,7 @@ def test_random_calls_end_as_expected(log: penstock.Log, notes: Path, seed: int)
     found = {n: one[:2] for n, one in outcomes(log).items()}
     assert found == {n: expected.get(do, ("DEAD", 2)) for n, do in enumerate(acts, start=1)}
     good = [n for n, (state, _) in found.items() if state == "PUBLISHED"]
-    assert sorted(done(log.store.url)) == sorted(good), "effects once, and of successes only"
+    assert sorted(done_offsets(log.store.url)) == sorted(good), "effects once, and of successes only"
     assert sorted(event.json()["n"] for event in log.read("out")) == sorted(good)
     every_call_is_an_attempt_of_its_own(notes)
 
@@ -265,7 +265,7 @@ def test_what_cannot_be_is_refused() -> None:
 
 def test_in_a_harness_and_alone() -> None:
     app = penstock.App(name="shop")
-    app.subscribe("orders", group="g", batch=10, retry=AT_ONCE)(screen)
+    app.subscribe("orders", group="g", batch=10, retry=RETRY_AT_ONCE)(screen)
     with Harness(app) as harness:
         for n in range(25):
             harness.append("orders", {"n": n, "bad": n == 3, "worse": n == 17})
@@ -289,7 +289,7 @@ def screen(events: list[penstock.Event], ctx: Any) -> dict[Any, str]:
 
 def test_one_raise_leaves_no_more_rows_than_its_call_had_events(log: penstock.Log) -> None:
     append(log, [None] * 500 + ["raise"] + [None] * 499)
-    drain(log, subscription(handlers.plain, batch=50, isolation="inline"))
+    run_local_until_drained(log, subscription(handlers.plain, batch=50, isolation="inline"))
     with raw(log.store.url) as sql:
         ((rows,),) = sql("select count(*) from penstock.deliveries")
     assert rows <= 50

@@ -13,12 +13,14 @@ import pytest
 import penstock
 from penstock.engine.local.engine import LocalEngine
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
-from tests.engine import handlers
-from tests.engine.driving import AT_ONCE, PATIENCE, done, drain, make_done, subscription
+from tests.support.children import handlers
+from tests.support.declarations import RETRY_AT_ONCE, subscription
+from tests.support.done_table import create_done_table, done_offsets
+from tests.support.local_engine import PATIENCE_SECONDS, run_local_until_drained
 from tests.support.logs import MakeLog
 
 EVENTS = 6
-POLICY = {"ordering": "key", "lanes": 2, "retry": AT_ONCE}
+POLICY = {"ordering": "key", "lanes": 2, "retry": RETRY_AT_ONCE}
 
 
 def fill(log: penstock.Log, group: str) -> None:
@@ -38,7 +40,7 @@ def run_engine(url: str, clock: VirtualClock, hook: Callable[[str, str], None], 
         if isinstance(hook, CrashPoint):
             hook.arm()
         engine.start()
-        engine.wait(PATIENCE)
+        engine.wait(PATIENCE_SECONDS)
 
 
 def dies(work: Callable[[], None]) -> bool:
@@ -62,13 +64,13 @@ def dies(work: Callable[[], None]) -> bool:
 def check(log: penstock.Log, url: str, clock: VirtualClock, stream: str, base: list[int]) -> None:
     """Whoever comes next finishes it: everything handled, and everything once."""
     clock.advance(61)  # what the dead engine held expires
-    drain(log, subscription(handlers.counting, stream=stream, isolation="inline", **POLICY))
+    run_local_until_drained(log, subscription(handlers.counting, stream=stream, isolation="inline", **POLICY))
     shown = log.deliveries(stream, "g")
     first = shown[0].offset
     states = {one.offset - first: str(one.state) for one in shown}
     assert states == {n: "DEAD" if n == 2 else "PUBLISHED" for n in range(EVENTS)}
     good = [first + n for n in range(EVENTS) if n != 2]
-    assert sorted(done(url)[len(base) :]) == good
+    assert sorted(done_offsets(url)[len(base) :]) == good
     assert sorted(e.json()["offset"] for e in log.read("seen", limit=10_000) if e.json()["offset"] >= first) == good
     assert [log.state(stream, "g", key)["seen"] for key in ("k0", "k1")] == [2, 3]
 
@@ -78,7 +80,7 @@ def check(log: penstock.Log, url: str, clock: VirtualClock, stream: str, base: l
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_at_every_statement(make_log: MakeLog, clock: VirtualClock, log_url: str, when: str) -> None:
     log = make_log(clock=clock)
-    make_done(log_url)
+    create_done_table(log_url)
     fill(log, "whole")
     counter = StatementCounter()
     run_engine(log_url, clock, counter, "whole", "inline")
@@ -88,7 +90,7 @@ def test_killed_at_every_statement(make_log: MakeLog, clock: VirtualClock, log_u
         number += 1
         stream = f"{when}-{number}"
         fill(log, stream)
-        base = done(log_url)
+        base = done_offsets(log_url)
         killed = dies(partial(run_engine, log_url, clock, CrashPoint(when, number), stream, "inline"))
         check(log, log_url, clock, stream, base)
         if not killed:
@@ -102,7 +104,7 @@ def test_killed_at_every_statement(make_log: MakeLog, clock: VirtualClock, log_u
 def test_the_engine_is_killed_by_its_own_handler(make_log: MakeLog, clock: VirtualClock, log_url: str) -> None:
     """Between handle and settle: effects are recorded, neighbours are done, and nobody is left to settle."""
     log = make_log(clock=clock)
-    make_done(log_url)
+    create_done_table(log_url)
     log.append_many(
         "orders",
         [{"payload": {"do": "kill_engine" if n == 3 else None}, "type": "t", "ordering_key": "k"} for n in range(6)],
@@ -116,7 +118,7 @@ def test_the_engine_is_killed_by_its_own_handler(make_log: MakeLog, clock: Virtu
             with penstock.open(log_url, clock=clock) as mine:
                 engine = LocalEngine(mine, [subscription(handlers.counting, **policy)], until_drained=True)
                 engine.start()
-                engine.wait(PATIENCE)
+                engine.wait(PATIENCE_SECONDS)
 
         if not dies(run):
             break
@@ -125,5 +127,5 @@ def test_the_engine_is_killed_by_its_own_handler(make_log: MakeLog, clock: Virtu
     assert dead >= 2, "once with its neighbours, and then alone until its budget is spent"
     states = {one.offset: str(one.state) for one in log.deliveries("orders", "g")}
     assert states == {n + 1: "DEAD" if n == 3 else "PUBLISHED" for n in range(6)}
-    assert sorted(done(log_url)) == [1, 2, 3, 5, 6] and log.state("orders", "g", "k")["seen"] == 5
+    assert sorted(done_offsets(log_url)) == [1, 2, 3, 5, 6] and log.state("orders", "g", "k")["seen"] == 5
     assert "lease_expired" in str(log.delivery("orders", "g", 4).last_error)

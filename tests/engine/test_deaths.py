@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,35 +16,14 @@ from penstock.engine.local.engine import LocalEngine
 from penstock.engine.settlement import LeaseSettlement
 from penstock.engine.work import Work
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import orders
-from tests.engine import handlers, slow_to_load
-from tests.engine.driving import done, drain, lines, make_done, subscription
+from tests.support.children import handlers, slow_to_load
+from tests.support.declarations import SIX_ATTEMPTS, subscription
+from tests.support.done_table import create_done_table, done_offsets
+from tests.support.local_engine import run_local_until_drained
+from tests.support.log_steps import append_orders, claim_lease
 from tests.support.logs import MakeLog
-
-PATIENT = penstock.Retry(max_attempts=6, base_seconds=0, jitter=0)
-ACTS = ["exit", "raise", "permanent", "kill", "hang"]
-
-
-def append(log: penstock.Log, scripts: list[dict[str, str]], key: Callable[[int], str | None]) -> None:
-    log.append_many(
-        "orders",
-        [{"payload": {"script": one}, "type": "t", "ordering_key": key(n)} for n, one in enumerate(scripts)],
-    )
-
-
-def claimed(log: penstock.Log, limit: int = 100) -> penstock.Lease:
-    lease = log.claim("orders", "g", limit=limit, claimed_by="w")
-    assert lease is not None
-    return lease
-
-
-def emitted(log: penstock.Log) -> list[int]:
-    return [event.json()["offset"] for event in log.read("seen", limit=10_000)]
-
-
-def every_call_has_its_own_attempt(notes: Path) -> None:
-    calls = Counter((int(offset), int(attempt)) for offset, attempt in lines(notes))
-    assert [call for call, count in calls.items() if count > 1] == []
+from tests.support.notes import assert_each_call_has_its_own_attempt
+from tests.support.scripted_events import append_scripts, check_random_deaths, emitted_offsets
 
 
 @pytest.mark.shows("K45", "K46", "K43")
@@ -57,48 +34,16 @@ def test_a_death_and_then_a_failure_of_an_earlier_event(
 ) -> None:
     """One key, five events: the fourth takes its process down, and on the next attempt the first one raises."""
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
-    make_done(log_url)
-    append(log, [{"2": "raise"}, {}, {}, {"1": end}, {}], lambda n: "k")
-    drain(log, subscription(handler, ordering="key", lanes=1, retry=PATIENT, timeout_seconds=1))
+    create_done_table(log_url)
+    append_scripts(log, [{"2": "raise"}, {}, {}, {"1": end}, {}], lambda n: "k")
+    run_local_until_drained(log, subscription(handler, ordering="key", lanes=1, retry=SIX_ATTEMPTS, timeout_seconds=1))
     assert {str(one.state) for one in log.deliveries("orders", "g")} == {"PUBLISHED"}
     if handler is handlers.scripted:
-        assert done(log_url) == [1, 2, 3, 4, 5]
-    assert emitted(log) == [1, 2, 3, 4, 5]
+        assert done_offsets(log_url) == [1, 2, 3, 4, 5]
+    assert emitted_offsets(log) == [1, 2, 3, 4, 5]
     assert log.state("orders", "g", "k")["seen"] == [1, 2, 3, 4, 5]
-    every_call_has_its_own_attempt(tmp_path / "notes")
+    assert_each_call_has_its_own_attempt(tmp_path / "notes")
     assert [log.delivery("orders", "g", n).failures for n in range(1, 6)] == [1, 0, 0, 1, 0]
-
-
-def hunt(log: penstock.Log, url: str, notes: Path, seed: int, events: int) -> None:
-    """A random group, random scripts, one child after the other; then everything is counted."""
-    rng = random.Random(seed)
-    ordered, concurrency = rng.random() < 0.6, rng.choice([1, 1, 4])
-    handler = rng.choice([handlers.scripted, handlers.scripted_state, handlers.scripted_plain])
-    keys = rng.choice([1, 2, 5])
-    scripts = [
-        {str(attempt): rng.choice(ACTS) for attempt in range(1, 4) if rng.random() < 0.08} for _ in range(events)
-    ]
-    append(log, scripts, lambda n: f"k{n % keys}")
-    policy: dict[str, Any] = {"ordering": "key" if ordered else None, "concurrency": concurrency, "retry": PATIENT}
-    if ordered or handler is not handlers.scripted_plain:
-        policy["lanes"] = rng.choice([1, 2])
-    drain(log, subscription(handler, timeout_seconds=0.7, batch_size=rng.choice([3, 10, 1_000]), **policy))
-    shown = log.deliveries("orders", "g", limit=1_000)
-    published = sorted(one.offset for one in shown if one.state == "PUBLISHED")
-    assert len(shown) == events and {str(one.state) for one in shown} <= {"PUBLISHED", "DEAD"}, seed
-    every_call_has_its_own_attempt(notes)
-    if handler is handlers.scripted_plain:
-        return
-    effects = [("emitted", emitted(log))] + ([("sql", done(url))] if handler is handlers.scripted else [])
-    for what, found in effects:
-        assert sorted(found) == published, (seed, what)
-    for key in range(keys):
-        own = [offset for offset in published if (offset - 1) % keys == key]
-        seen = log.state("orders", "g", f"k{key}").get("seen", [])
-        assert sorted(seen) == own, seed
-        if ordered:
-            assert seen == own, seed
-            assert all([n for n in found if (n - 1) % keys == key] == own for _, found in effects), seed
 
 
 @pytest.mark.shows("K45", "K46")
@@ -108,16 +53,16 @@ def test_random_deaths_and_failures(
     log: penstock.Log, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
-    make_done(log_url)
-    hunt(log, log_url, tmp_path / "notes", seed, events=24)
+    create_done_table(log_url)
+    check_random_deaths(log, log_url, tmp_path / "notes", seed, events=24)
 
 
 @pytest.mark.shows("K45")
 @pytest.mark.parametrize("why", ["failed", "dead", "released", "tail", "behind", "sql"])
 def test_a_settle_refuses_effects_that_belong_to_no_event_that_succeeds(log: penstock.Log, why: str) -> None:
     log.create_group("orders", "g", ordering="key", lanes=1)
-    first, second, third = orders(log, 3, ordering_key="k")
-    lease = claimed(log)
+    first, second, third = append_orders(log, 3, ordering_key="k")
+    lease = claim_lease(log)
     said: dict[str, dict[str, Any]] = {
         "failed": {"failed": {second: "no"}},
         "dead": {"dead": {second: "no"}},
@@ -143,13 +88,13 @@ def test_chunks_halve_with_every_death_and_double_with_every_success(
 ) -> None:
     """A lease in one child: it ends with the death, and what was reported before is kept."""
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
-    append(log, [{"1": "exit"} if n == 12 else {} for n in range(20)], lambda n: "k")
+    append_scripts(log, [{"1": "exit"} if n == 12 else {} for n in range(20)], lambda n: "k")
     one = subscription(handlers.scripted_state, lanes=1)
     log.create_group("orders", "g", keyed=True, lanes=1)
     isolated = Supervised(one)
     isolated.chunk = 8
     try:
-        lease = claimed(log, limit=100)
+        lease = claim_lease(log, limit=100)
         work = Work(lease.events, lease.token, isolated.marks)
         isolated.run(work)
         assert isolated.chunk == 3, "seven events in the chunk that was reported, seven in the one that was lost"
@@ -158,7 +103,7 @@ def test_chunks_halve_with_every_death_and_double_with_every_success(
         work.finish()
         assert work.unfinished() == [*range(7, 12)] and work.touched() == 13
         LeaseSettlement(lease, work).settle()
-        again = claimed(log)
+        again = claim_lease(log)
         assert [event.offset for event in again.events] == [*range(8, 13), *range(14, 21)]
         assert {event.attempts for event in again.events} == {2} and again.is_range
         work = Work(again.events, again.token, isolated.marks, LeaseState(again.state()))
@@ -176,13 +121,13 @@ def test_the_time_of_a_lease_begins_with_its_first_event(
     """The app takes far longer to load than a lease may take, and every child is a fresh one."""
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     monkeypatch.setenv("PENSTOCK_LOADS", "1.0")
-    append(log, [{"1": "exit", "2": "exit"} if n == 1 else {} for n in range(4)], lambda n: None)
-    one = subscription(slow_to_load.handle, retry=PATIENT, batch_seconds=0.05, lease_seconds=3)
-    drain(log, one)
+    append_scripts(log, [{"1": "exit", "2": "exit"} if n == 1 else {} for n in range(4)], lambda n: None)
+    one = subscription(slow_to_load.handle, retry=SIX_ATTEMPTS, batch_seconds=0.05, lease_seconds=3)
+    run_local_until_drained(log, one)
     shown = log.deliveries("orders", "g")
     assert {str(one.state) for one in shown} == {"PUBLISHED"}
     assert log.delivery("orders", "g", 2).attempts == 3
-    every_call_has_its_own_attempt(tmp_path / "notes")
+    assert_each_call_has_its_own_attempt(tmp_path / "notes")
 
 
 @pytest.mark.shows("K43")
@@ -193,15 +138,15 @@ def test_three_engines_of_an_app_that_loads_longer_than_a_lease_may_take(
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     monkeypatch.setenv("PENSTOCK_LOADS", "3.5")
     log = make_log()
-    log.create_group("orders", "g", retry=PATIENT, lease_seconds=30)
-    append(log, [{"1": "hang"} if n in (60, 61) else {} for n in range(90)], lambda n: None)
+    log.create_group("orders", "g", retry=SIX_ATTEMPTS, lease_seconds=30)
+    append_scripts(log, [{"1": "hang"} if n in (60, 61) else {} for n in range(90)], lambda n: None)
     lost_alone = log.claim("orders", "g", limit=1, claimed_by="killed", lease_seconds=0.2)
     assert lost_alone is not None
-    lease = claimed(log, limit=40)
+    lease = claim_lease(log, limit=40)
     lease.settle(failed={event: "no" for event in lease.events})
     lost = log.claim("orders", "g", limit=40, claimed_by="killed", lease_seconds=0.2)
     assert lost is not None and not lost.is_range and len(lost) == 40
-    policy = {"retry": PATIENT, "batch_seconds": 2, "lease_seconds": 30, "timeout_seconds": 1}
+    policy = {"retry": SIX_ATTEMPTS, "batch_seconds": 2, "lease_seconds": 30, "timeout_seconds": 1}
     engines = [
         LocalEngine(make_log(), [subscription(slow_to_load.handle, **policy)], until_drained=True) for _ in range(3)
     ]
@@ -217,14 +162,14 @@ def test_three_engines_of_an_app_that_loads_longer_than_a_lease_may_take(
     assert {str(one.state) for one in shown} == {"PUBLISHED"} and len(shown) == 90
     assert max(one.attempts for one in shown) <= 5, "lost, failed or hung once or twice, and never in vain"
     assert sum(engine.snapshot()["orders/g"]["leases"] for engine in engines) <= 60
-    every_call_has_its_own_attempt(tmp_path / "notes")
+    assert_each_call_has_its_own_attempt(tmp_path / "notes")
 
 
 @pytest.mark.shows("K43")
 def test_a_lease_does_not_run_out_of_time_before_it_began(log: penstock.Log) -> None:
-    orders(log, 2)
+    append_orders(log, 2)
     log.create_group("orders", "g")
-    lease = claimed(log)
+    lease = claim_lease(log)
     isolated = Supervised(subscription(handlers.plain))
     try:
         watch = Heartbeat()
@@ -250,15 +195,15 @@ def test_rows_of_a_killed_worker_need_no_process_of_their_own(
     """A thousand harmless retries of a lost lease: sixteen leases, and the process that is there."""
     log = clocked
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
-    log.create_group("orders", "g", retry=PATIENT, lease_seconds=30)
+    log.create_group("orders", "g", retry=SIX_ATTEMPTS, lease_seconds=30)
     log.append_many("orders", [{"payload": {"script": {}}, "type": "t"}] * 1_000)
-    lease = claimed(log, limit=1_000)
+    lease = claim_lease(log, limit=1_000)
     lease.settle(failed={event: "no" for event in lease.events})
-    assert len(claimed(log, limit=1_000)) == 1_000
+    assert len(claim_lease(log, limit=1_000)) == 1_000
     clock.advance(31)
     monkeypatch.setattr(Supervised, "_retire", _only_at_the_end(Supervised._retire))
     _Retired.count = 0
-    engine = drain(log, subscription(handlers.scripted_plain, retry=PATIENT, lease_seconds=30))
+    engine = run_local_until_drained(log, subscription(handlers.scripted_plain, retry=SIX_ATTEMPTS, lease_seconds=30))
     assert {(str(one.state), one.failures, one.attempts) for one in log.deliveries("orders", "g", limit=1_000)} == {
         ("PUBLISHED", 1, 3)
     }
@@ -285,12 +230,12 @@ def test_those_in_flight_when_a_process_dies_are_suspects_and_nobody_else(
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     scripts: list[dict[str, str]] = [{} for _ in range(40)]
     scripts[17] = {str(attempt): "exit" for attempt in range(1, 20)}
-    append(log, scripts, lambda n: None)
-    drain(
+    append_scripts(log, scripts, lambda n: None)
+    run_local_until_drained(
         log, subscription(handlers.scripted_plain, concurrency=4, retry=penstock.Retry(max_attempts=2, base_seconds=0))
     )
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert (dead.offset, dead.failures, dead.attempts) == (18, 2, 3), "once in company, twice alone"
     others = [one for one in log.deliveries("orders", "g") if one.offset != 18]
     assert {(str(one.state), one.failures) for one in others} == {("PUBLISHED", 0)}
-    every_call_has_its_own_attempt(tmp_path / "notes")
+    assert_each_call_has_its_own_attempt(tmp_path / "notes")

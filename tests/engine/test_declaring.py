@@ -11,9 +11,9 @@ import pytest
 import penstock
 from penstock.declare.groups import declare
 from penstock.declare.load import load_object, reference_to
-from tests.conformance.helpers import raw
-from tests.engine import handlers
-from tests.engine.driving import subscription
+from tests.support.children import handlers
+from tests.support.declarations import subscription
+from tests.support.raw_sql import raw
 
 
 def test_a_declaration_makes_its_group(log: penstock.Log) -> None:

@@ -18,12 +18,14 @@ from penstock.engine.counters import Counters
 from penstock.engine.local.engine import LocalEngine
 from penstock.engine.outage import Outage, patiently
 from penstock.errors import AWAY, CommitUnknown, StoreReadOnly, StoreUnavailable
-from tests.engine import handlers
-from tests.engine.driving import PATIENCE, done, make_done, subscription
-from tests.engine.waiting import until
+from tests.support.children import handlers
 from tests.support.cutting_proxy import Cut, CuttingProxy
+from tests.support.declarations import subscription
+from tests.support.done_table import create_done_table, done_offsets
+from tests.support.local_engine import PATIENCE_SECONDS
 from tests.support.postgres_server import PostgresServer
 from tests.support.roles import worker_role
+from tests.support.waiting import wait_until
 
 EVENTS = 600  # too many for a claim to bring along
 PATIENT = penstock.Retry(max_attempts=50, base_seconds=0, jitter=0)
@@ -40,19 +42,19 @@ def engine_on(log: penstock.Log, **policy: Any) -> Iterator[LocalEngine]:
         assert not engine.wait(0), "it ended by itself"
     finally:
         engine.stop()
-        assert engine.wait(PATIENCE)
+        assert engine.wait(PATIENCE_SECONDS)
 
 
 def wait_for_effects(url: str, count: int) -> None:
     """Until so many were committed."""
     with psycopg.connect(url, autocommit=True) as connection:
-        until(lambda: (connection.execute("select count(*) from done").fetchone() or (0,))[0] >= count)
+        wait_until(lambda: (connection.execute("select count(*) from done").fetchone() or (0,))[0] >= count)
 
 
 def check_once(log: penstock.Log, url: str, events: int) -> None:
     """Every effect of every event exactly once."""
-    assert sorted(done(url)) == sorted(event.offset for event in log.read("orders", limit=10_000))
-    assert len(done(url)) == events
+    assert sorted(done_offsets(url)) == sorted(event.offset for event in log.read("orders", limit=10_000))
+    assert len(done_offsets(url)) == events
     emitted = Counter(event.json()["offset"] for event in log.read("seen", limit=10_000))
     assert len(emitted) == events and set(emitted.values()) == {1}
     keys = {event.ordering_key for event in log.read("orders", limit=10_000)}
@@ -64,12 +66,12 @@ def check_once(log: penstock.Log, url: str, events: int) -> None:
 def test_a_connection_cut_at_any_statement(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, how: Cut
 ) -> None:
-    make_done(postgres_log_url)
+    create_done_table(postgres_log_url)
     with CuttingProxy(postgres.port) as proxy, penstock.open(proxy.url(postgres_log_url)) as log, engine_on(log):
         for number in range(1, 31):
             proxy.cut_at(number, how)
             postgres_log.append("orders", {"n": number}, type="t", ordering_key=f"k{number % 3}")
-            assert proxy.cut.wait(PATIENCE)
+            assert proxy.cut.wait(PATIENCE_SECONDS)
             wait_for_effects(postgres_log_url, number)
         assert len(proxy.cuts) == 30
     check_once(postgres_log, postgres_log_url, 30)
@@ -80,7 +82,7 @@ def test_a_connection_cut_at_any_statement(
 def test_a_connection_cut_at_every_second_commit(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, how: Cut
 ) -> None:
-    make_done(postgres_log_url)
+    create_done_table(postgres_log_url)
     commits = 0
 
     def decide(statement: str) -> Cut | None:
@@ -107,7 +109,7 @@ def test_a_cut_behind_the_read_of_a_lease_does_not_claim_another(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was claimed is read again, not claimed again: no lease is left to expire."""
-    make_done(postgres_log_url)
+    create_done_table(postgres_log_url)
     reading = False
 
     def decide(statement: str) -> Cut | None:
@@ -168,7 +170,7 @@ def test_a_server_that_restarts(end: str, caplog: pytest.LogCaptureFixture) -> N
     with PostgresServer() as server:
         url = server.create_database()
         with penstock.open(url) as log, caplog.at_level(logging.WARNING, "penstock"):
-            make_done(url)
+            create_done_table(url)
             with engine_on(log, lease_seconds=2.0):
                 log.append("orders", {}, type="t", ordering_key="k")
                 wait_for_effects(url, 1)
@@ -198,7 +200,7 @@ def test_sessions_that_ended_while_they_were_idle_cost_no_wait(
         def hold() -> None:
             with log.store.transaction() as tx:  # type: ignore[attr-defined]
                 tx.now()
-                together.wait(PATIENCE)
+                together.wait(PATIENCE_SECONDS)
 
         threads = [threading.Thread(target=hold) for _ in range(6)]
         for thread in threads:
@@ -218,7 +220,7 @@ def test_sessions_that_ended_while_they_were_idle_cost_no_wait(
 def test_a_server_that_takes_no_writes(
     postgres_log: penstock.Log, postgres_log_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    make_done(postgres_log_url)
+    create_done_table(postgres_log_url)
     name = postgres_log_url.rpartition("/")[2]
 
     def switch(how: str) -> None:
@@ -228,7 +230,7 @@ def test_a_server_that_takes_no_writes(
 
     with caplog.at_level(logging.WARNING, "penstock"), penstock.open(postgres_log_url) as log, engine_on(log) as engine:
         switch("on")
-        until(lambda: any("store_read_only" in one for one in caplog.messages))
+        wait_until(lambda: any("store_read_only" in one for one in caplog.messages))
         with penstock.open(postgres_log_url) as other:
             for refused in (
                 lambda: other.append("orders", {}, type="t"),
@@ -262,7 +264,7 @@ def test_a_pause_between_two_statements(postgres_log_url: str, monkeypatch: pyte
             return
         slept = True
         with psycopg.connect(postgres_log_url) as other:
-            until(lambda: not _sleepers(other))
+            wait_until(lambda: not _sleepers(other))
 
     with penstock.open(postgres_log_url) as before:
         before.create_group("orders", "g")

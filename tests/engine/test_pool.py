@@ -20,8 +20,8 @@ from penstock.engine.local import pool
 from penstock.engine.local.pool import Pool
 from penstock.engine.local.pool_process import Hello, Message
 from tests.support import running
-from tests.support.postgres_server import wait_for
 from tests.support.running import Gate, Running, watching
+from tests.support.waiting import wait_until
 
 SHOP = """
 import os
@@ -128,7 +128,7 @@ def test_members_stop_gracefully_when_the_foreground_process_is_killed(shop: Sho
         everybody = {pid for own, member, _ in shop.notes() for pid in (own, member)}
         with watching(*everybody) as wait_for_all:
             foreground.process.kill()
-            wait_for(lambda: len([*shop.directory.glob("stopping-*")]) == 2, "both to know", running.SECONDS)
+            wait_until(lambda: len([*shop.directory.glob("stopping-*")]) == 2, "both to know", running.SECONDS)
             shop.gate.open()
             wait_for_all()
     assert shop.counts() == {"PUBLISHED": 2, "PENDING": ORDERS - 2, "failures": 0}

@@ -17,10 +17,11 @@ from penstock.engine.local.engine import LocalEngine
 from penstock.engine.outcome import Outcome
 from penstock.log.runs import NewRun
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import raw
-from tests.engine.driving import PATIENCE, subscription
-from tests.engine.waiting import until
+from tests.support.declarations import subscription
+from tests.support.local_engine import PATIENCE_SECONDS
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -53,12 +54,12 @@ class Running:
 def running(log: penstock.Log, **policy: Any) -> Iterator[Running]:
     run = Running(log, **policy)
     try:
-        until(lambda: bool(log.runs()))
+        wait_until(lambda: bool(log.runs()))
         yield run
     finally:
         for one in log.runs():
             log.stop_run(one.id, by="test")
-        run.thread.join(PATIENCE)
+        run.thread.join(PATIENCE_SECONDS)
         assert not run.thread.is_alive()
 
 
@@ -68,14 +69,14 @@ def test_a_run_has_a_row_that_lives_and_ends(log: penstock.Log) -> None:
         (row,) = log.runs()
         assert (row.app, row.engine, row.groups, row.wanted) == ("shop", "local", ("orders/g",), "run")
         assert row.state == "running" and row.ended_at is None and row.host and row.pid and row.version
-        until(lambda: log.runs()[0].heartbeat_at > row.heartbeat_at)
+        wait_until(lambda: log.runs()[0].heartbeat_at > row.heartbeat_at)
         log.append("orders", {}, type="t")
-        until(lambda: run.seen == [1])
+        wait_until(lambda: run.seen == [1])
         with raw(log.store.url) as sql:
             assert sql("select distinct run from penstock.leases") == [(row.id,)]
         told = log.stop_run(row.id, by="ada")
         assert told.wanted == "stop"
-        run.thread.join(PATIENCE)
+        run.thread.join(PATIENCE_SECONDS)
         assert not run.thread.is_alive() and run.error is None
     assert log.runs() == []
     (row,) = log.runs(all=True)
@@ -89,7 +90,7 @@ def test_a_quiet_run_claims_nothing_new_until_it_is_told_to(log: penstock.Log) -
     with running(log) as run:
         (row,) = log.runs()
         log.append("orders", {}, type="t")
-        until(lambda: run.seen == [1])
+        wait_until(lambda: run.seen == [1])
         log.quiet_run(row.id)
         wait_for_beats(log, 3)
         log.append("orders", {}, type="t")
@@ -97,19 +98,19 @@ def test_a_quiet_run_claims_nothing_new_until_it_is_told_to(log: penstock.Log) -
         assert run.seen == [1]
         assert log.stats().groups[0].claimed == 0
         log.resume_run(row.id)
-        until(lambda: run.seen == [1, 2])
+        wait_until(lambda: run.seen == [1, 2])
 
 
 def wait_for_beats(log: penstock.Log, count: int) -> None:
     for _ in range(count):
         before = log.runs()[0].heartbeat_at
-        until(lambda before=before: log.runs()[0].heartbeat_at > before)  # type: ignore[misc]
+        wait_until(lambda before=before: log.runs()[0].heartbeat_at > before)  # type: ignore[misc]
 
 
 def test_an_error_that_ends_a_run_is_its_outcome(log: penstock.Log) -> None:
     log.create_group("orders", "g", types=["other.*"])
     run = Running(log)
-    run.thread.join(PATIENCE)
+    run.thread.join(PATIENCE_SECONDS)
     assert isinstance(run.error, penstock.PenstockError)
     (row,) = log.runs(all=True)
     assert row.state == "ended" and row.outcome == f"failed: {run.error.code}"
@@ -158,18 +159,18 @@ def test_a_run_waits_for_a_database_that_is_away(postgres_log_url: str, caplog: 
     ):
         server.execute(f"alter database {name} allow_connections false")
         server.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (name,))
-        until(lambda: "no heartbeat" in caplog.text)
+        wait_until(lambda: "no heartbeat" in caplog.text)
         server.execute(f"alter database {name} allow_connections true")
-        until(lambda: _beats(log))
+        wait_until(lambda: _beats(log))
         assert run.thread.is_alive() and run.error is None
         log.append("orders", {}, type="t")
-        until(lambda: run.seen == [1])
+        wait_until(lambda: run.seen == [1])
 
 
 def _beats(log: penstock.Log) -> bool:
     try:
         (row,) = log.runs()
-        until(lambda: log.runs()[0].heartbeat_at > row.heartbeat_at, seconds=5)
+        wait_until(lambda: log.runs()[0].heartbeat_at > row.heartbeat_at, seconds=5)
     except (penstock.PenstockError, AssertionError, psycopg.Error):
         return False
     return True

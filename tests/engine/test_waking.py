@@ -15,12 +15,13 @@ import penstock
 from penstock.declare.subscription import Subscription
 from penstock.engine import lookout as looking
 from penstock.engine.local.engine import LocalEngine
-from tests.conformance.helpers import raw
-from tests.engine.driving import PATIENCE, subscription
-from tests.engine.waiting import until
 from tests.support import pgbouncer
+from tests.support.declarations import subscription
+from tests.support.local_engine import PATIENCE_SECONDS
 from tests.support.logs import MakeLog
 from tests.support.postgres_server import PostgresServer
+from tests.support.raw_sql import raw
+from tests.support.waiting import wait_until
 
 NEVER = 3600.0
 
@@ -44,11 +45,11 @@ def idle_engine(log: penstock.Log, *subscriptions: Subscription) -> Iterator[Loc
     engine = LocalEngine(log, subscriptions)
     engine.start()
     try:
-        until(lambda: settled_down(engine))
+        wait_until(lambda: settled_down(engine))
         yield engine
     finally:
         engine.stop()
-        assert engine.wait(PATIENCE)
+        assert engine.wait(PATIENCE_SECONDS)
 
 
 def settled_down(engine: LocalEngine) -> bool:
@@ -93,7 +94,7 @@ def test_a_notification_wakes_an_idle_worker(postgres_log_url: str, never_look: 
         with idle_engine(log, heard.subscription()) as engine:
             assert engine.lookout.listens
             acts(other)[act]()
-            until(lambda: len(heard.offsets) > before)
+            wait_until(lambda: len(heard.offsets) > before)
             assert engine.lookout.woke["notified"]
 
 
@@ -123,7 +124,7 @@ def test_a_worker_finds_by_looking_what_nobody_told_it(
     with idle_engine(log, heard.subscription()) as engine:
         engine.lookout.woke.clear()
         acts(other)[act]()
-        until(lambda: len(heard.offsets) > before)
+        wait_until(lambda: len(heard.offsets) > before)
         assert engine.lookout.woke["polled"] and not engine.lookout.woke["notified"]
 
 
@@ -138,7 +139,7 @@ def test_what_another_engine_gives_back_wakes_an_idle_one(
     assert lease is not None
     with idle_engine(log, heard.subscription()):
         lease.release()
-        until(lambda: len(heard.offsets) == 3)
+        wait_until(lambda: len(heard.offsets) == 3)
 
 
 def looks_of(engine: LocalEngine) -> float:
@@ -157,10 +158,10 @@ def test_an_append_in_a_callers_transaction_never_notifies(postgres_log_url: str
         engine.lookout.woke.clear()
         log.append("orders", {}, type="t", connection=connection)
         looked = looks_of(engine)
-        until(lambda: looks_of(engine) > looked + 1)  # the sequence moved, and nothing is to be had yet
+        wait_until(lambda: looks_of(engine) > looked + 1)  # the sequence moved, and nothing is to be had yet
         assert heard.offsets == [] and not engine.lookout.woke
         connection.commit()
-        until(lambda: heard.offsets == [1])
+        wait_until(lambda: heard.offsets == [1])
         assert engine.lookout.woke["polled"] and not engine.lookout.woke["notified"]
 
 
@@ -174,7 +175,7 @@ def listener(url: str) -> Iterator[psycopg.Connection[Any]]:
 def heard_by(connection: psycopg.Connection[Any]) -> int:
     """Notifications so far: what was sent before our own has arrived before it."""
     connection.execute("notify \"penstock.wake\", 'mine'")
-    for count, one in enumerate(connection.notifies(timeout=PATIENCE)):
+    for count, one in enumerate(connection.notifies(timeout=PATIENCE_SECONDS)):
         if one.payload == "mine":
             return count
     raise AssertionError("our own notification did not arrive")
@@ -218,7 +219,7 @@ def test_a_stranger_with_the_lock_in_hand_stops_no_notification(postgres_log_url
         stranger.execute("select pg_advisory_lock('penstock.runs'::regclass::oid::int, 1)")
         with idle_engine(log, heard.subscription()):
             log.append("orders", {}, type="t")
-            until(lambda: heard.offsets == [1])
+            wait_until(lambda: heard.offsets == [1])
 
 
 @pytest.mark.shows("J10", "K42")
@@ -235,9 +236,9 @@ def test_the_look_out_listens_again_after_its_connection_was_cut(postgres_log_ur
             "where application_name = 'penstock look-out' and datname = current_database()"
         )
         assert cut == [(1,)]
-        until(lambda: engine.lookout._sight not in (None, first) and engine.lookout.listens)
+        wait_until(lambda: engine.lookout._sight not in (None, first) and engine.lookout.listens)
         log.append("orders", {}, type="t")
-        until(lambda: heard.offsets == [1])
+        wait_until(lambda: heard.offsets == [1])
 
 
 @pytest.mark.shows("K34", "J10")
@@ -250,7 +251,7 @@ def test_behind_pgbouncer_a_look_out_only_polls(postgres: PostgresServer, postgr
         with penstock.open(url) as log, idle_engine(log, heard.subscription()) as engine:
             assert not engine.lookout.listens
             log.append("orders", {}, type="t")
-            until(lambda: heard.offsets == [1])
+            wait_until(lambda: heard.offsets == [1])
             with raw(postgres_log_url) as sql:
                 held = sql(
                     "select count(*) from pg_locks where locktype = 'advisory' and objid = 1 "
@@ -270,7 +271,7 @@ def test_an_append_behind_pgbouncer_wakes_a_listening_engine(
         url = bouncer.url(postgres_log_url.rpartition("/")[2])
         with idle_engine(log, heard.subscription()), penstock.open(url) as other:
             other.append("orders", {}, type="t")
-            until(lambda: heard.offsets == [1])
+            wait_until(lambda: heard.offsets == [1])
 
 
 @pytest.mark.shows("K38")
@@ -282,7 +283,7 @@ def test_many_groups_have_one_look_out(log: penstock.Log, monkeypatch: pytest.Mo
         assert sum(thread.name == "penstock-look-out" for thread in threading.enumerate()) == 1
         assert engine.lookout._thread.is_alive()
         log.append("orders", {}, type="t")
-        until(lambda: all(one.offsets == [1] for one in heard))
+        wait_until(lambda: all(one.offsets == [1] for one in heard))
 
 
 @pytest.mark.shows("K20")
@@ -292,7 +293,7 @@ def test_an_idle_worker_comes_back_when_something_is_due(log: penstock.Log, only
     heard = Heard()
     log.append("orders", {}, type="t", available_at=datetime.now(UTC) + timedelta(seconds=1))
     with idle_engine(log, heard.subscription()) as engine:
-        until(lambda: heard.offsets == [1])
+        wait_until(lambda: heard.offsets == [1])
         assert engine.lookout.woke["due"]
 
 
@@ -321,7 +322,7 @@ def test_a_single_event_costs_two_claims(
         claims.count = 0
         for number in range(1, 6):
             log.append("orders", {}, type="t", ordering_key="k")
-            until(lambda n=number: len(heard.offsets) == n and settled_down(engine))  # type: ignore[misc]
+            wait_until(lambda n=number: len(heard.offsets) == n and settled_down(engine))  # type: ignore[misc]
         assert claims.count <= 2 * 5 + 1, "one that was too early is forgiven"
 
 
@@ -338,5 +339,5 @@ def test_what_a_settle_brings_back_is_claimed_at_once(log: penstock.Log, never_l
     log.append("orders", {}, type="t")
     retry = penstock.Retry(max_attempts=5, base_seconds=0, jitter=0)
     with idle_engine(log, subscription(fails_twice, isolation="inline", retry=retry)):
-        until(lambda: len(called) == 3)
+        wait_until(lambda: len(called) == 3)
     assert called == [1, 2, 3]

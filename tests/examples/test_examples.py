@@ -17,7 +17,7 @@ import pytest
 
 import penstock
 from penstock.declare.load import load_file
-from tests.conformance.helpers import raw
+from tests.support.raw_sql import raw
 from tests.support.running import Running
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.chaos import ravage
+from tests.support.chaos import run_chaos
 from tests.support.logs import MakeLog
 
 
@@ -16,4 +16,4 @@ from tests.support.logs import MakeLog
 def test_engines_that_are_killed_stopped_and_frozen_at_length(
     make_log: MakeLog, log_url: str, tmp_path: Path, seed: int
 ) -> None:
-    ravage(make_log(), log_url, tmp_path, seed, events=150, seconds=12)
+    run_chaos(make_log(), log_url, tmp_path, seed, events=150, seconds=12)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.driving import make_done
-from tests.engine.test_deaths import hunt
+from tests.support.done_table import create_done_table
 from tests.support.logs import MakeLog
+from tests.support.scripted_events import check_random_deaths
 
 
 @pytest.mark.shows("K45", "K46")
@@ -17,5 +17,5 @@ def test_random_deaths_and_failures_at_length(
     make_log: MakeLog, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
-    make_done(log_url)
-    hunt(make_log(), log_url, tmp_path / "notes", seed, events=40)
+    create_done_table(log_url)
+    check_random_deaths(make_log(), log_url, tmp_path / "notes", seed, events=40)

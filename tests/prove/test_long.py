@@ -9,14 +9,14 @@ from hypothesis.stateful import run_state_machine_as_test
 import penstock
 from penstock.log import crash_guard
 from penstock.testing import VirtualClock
-from tests.conformance.test_horizon import hostile
 from tests.conformance.test_model import StoreAgainstModel
+from tests.support.hostile_writers import check_nothing_is_lost
 from tests.support.logs import MakeLog
 
 
 @pytest.mark.shows("K09")
 def test_two_hundred_thousand_events_of_sixteen_hostile_writers(make_log: MakeLog, log_url: str) -> None:
-    kept = hostile(make_log, log_url, writers=16, rounds=1_400, most=24)
+    kept = check_nothing_is_lost(make_log, log_url, writers=16, rounds=1_400, most=24)
     assert kept >= 200_000
 
 

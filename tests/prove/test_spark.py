@@ -14,12 +14,13 @@ import psycopg
 import pytest
 
 import penstock as library
-from tests.engine import handlers
-from tests.engine.driving import done, subscription
-from tests.spark.driving import drain
-from tests.spark.test_run import Shop
-from tests.support.postgres_server import wait_for
+from tests.support.children import handlers
+from tests.support.declarations import subscription
+from tests.support.done_table import done_offsets
 from tests.support.running import Running
+from tests.support.spark_engine import run_on_spark_until_drained
+from tests.support.spark_shop import SparkShop
+from tests.support.waiting import wait_until
 
 COUNT = 200_000
 KILLS = 8
@@ -38,7 +39,7 @@ def test_one_percent_poison_in_200_000(spark: Any, postgres_log: library.Log) ->
         ]
         for first in range(0, len(events), 50_000):
             log.append_many(stream, events[first : first + 50_000])
-    drain(spark, log, subscription(handlers.seen), subscription(handlers.seen, stream="clean"))
+    run_on_spark_until_drained(spark, log, subscription(handlers.seen), subscription(handlers.seen, stream="clean"))
     dead = [one.offset for one in log.deliveries("orders", "g", state="DEAD", limit=10_000)]
     assert dead == sorted(n + 1 for n in bad)
     for key in range(1000):
@@ -49,20 +50,24 @@ def test_one_percent_poison_in_200_000(spark: Any, postgres_log: library.Log) ->
 def test_whoever_is_killed_nothing_is_lost(tmp_path: Path, postgres_log_url: str) -> None:
     """The driver, its JVM, a Python worker or a handler's process, at random; then a run to the end."""
     library.open(postgres_log_url).close()
-    shop, chance = Shop(tmp_path, postgres_log_url), random.Random(20)
+    shop, chance = SparkShop(tmp_path, postgres_log_url), random.Random(20)
     shop.append(3_000, seconds=0.003)
     for number in range(KILLS):
         with shop.run("--until-drained") as running:
-            before = len(done(shop.url))
-            running.wait_until(lambda before=before: len(done(shop.url)) > before + 40, "some work")  # type: ignore[misc]
+            before = len(done_offsets(shop.url))
+            running.wait_until(lambda before=before: len(done_offsets(shop.url)) > before + 40, "some work")  # type: ignore[misc]
             victim = running.pid if number % 4 == 0 else chance.choice(_family(running))
             os.kill(victim, signal.SIGKILL)
-            enough = len(done(shop.url)) + chance.randrange(60)  # for whoever is left to go on, or not
-            wait_for(lambda enough=enough: _ended(running) or len(done(shop.url)) >= enough, "an end, or more work", 60)  # type: ignore[misc]
+            enough = len(done_offsets(shop.url)) + chance.randrange(60)  # for whoever is left to go on, or not
+            wait_until(
+                lambda enough=enough: _ended(running) or len(done_offsets(shop.url)) >= enough,
+                "an end, or more work",
+                60,
+            )  # type: ignore[misc]
     with shop.run("--until-drained", "--json") as running:
         assert running.process.wait(300) == 0, running.err
     json.loads(running.out)
-    assert sorted(done(shop.url)) == list(range(1, 3_001))
+    assert sorted(done_offsets(shop.url)) == list(range(1, 3_001))
     with psycopg.connect(shop.url) as sql:
         (left,) = sql.execute("select count(*) from penstock.leases where outcome is null").fetchone() or (1,)
     assert left == 0
@@ -74,7 +79,7 @@ def test_a_gigabyte_through_a_driver_of_512_mb(tmp_path: Path, postgres_log: lib
     for first in range(0, GIGABYTE, 10_000):
         events = [{"payload": {"n": first + n, "padding": padding}, "type": "t"} for n in range(10_000)]
         postgres_log.append_many("orders", events)
-    script = [sys.executable, "-m", "tests.spark.small_driver", postgres_log.store.url, tmp_path / "lake"]
+    script = [sys.executable, "-m", "tests.support.children.small_driver", postgres_log.store.url, tmp_path / "lake"]
     root = Path(__file__).parents[2]
     with Running(tmp_path, *script, environment={"PYTHONPATH": str(root)}) as running:
         assert running.process.wait(900) == 0, running.err

@@ -1,4 +1,4 @@
-"""Tests that need Spark; the session itself is in tests/support/spark.py."""
+"""Tests that need Spark; the session itself is in tests/support/spark_session.py."""
 
 from __future__ import annotations
 

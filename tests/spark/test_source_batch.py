@@ -28,7 +28,7 @@ from penstock.spark import machine
 from penstock.spark.source import shapes
 from penstock.spark.source.batch import PushingReader
 from penstock.spark.source.options import parse_read
-from tests.conformance.helpers import orders
+from tests.support.log_steps import append_orders
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -91,12 +91,12 @@ def test_events_come_as_they_were_appended(spark: Any, log: penstock.Log, log_ur
 
 @pytest.mark.shows("S06")
 def test_partitions_are_equal_though_streams_share_the_offsets(spark: Any, log: penstock.Log, log_url: str) -> None:
-    orders(log, 300)
-    orders(log, 2_000, stream="other")
+    append_orders(log, 300)
+    append_orders(log, 2_000, stream="other")
     for _ in range(50):  # interleaved: one in twenty
-        orders(log, 2)
-        orders(log, 38, stream="other")
-    orders(log, 400)
+        append_orders(log, 2)
+        append_orders(log, 38, stream="other")
+    append_orders(log, 400)
     assert sizes(load(spark, log_url, partitions=4)) == [200, 200, 200, 200]
     assert sizes(load(spark, log_url, partitions=3)) == [266, 267, 267]
     assert sizes(load(spark, log_url)) == [800], "a few events are not worth more tasks"
@@ -108,8 +108,8 @@ def test_partitions_are_equal_though_streams_share_the_offsets(spark: Any, log: 
 def test_counts_that_are_known_already_are_not_counted_again(log: penstock.Log) -> None:
     """Cuts are equal with the running count of the log, without it, and from the middle of a block on."""
     for size in (9_000, 7_000, 4_000):
-        orders(log, size)
-        orders(log, 4_000, stream="other")
+        append_orders(log, size)
+        append_orders(log, 4_000, stream="other")
     places = [event.offset for event in log.read("orders", limit=100_000)]
 
     def shares(low: int) -> list[int]:
@@ -146,10 +146,10 @@ def test_reading_stops_at_the_horizon(spark: Any, postgres_log: penstock.Log, po
 
 @pytest.mark.shows("S06")
 def test_a_loaded_frame_stays_as_it_is(spark: Any, log: penstock.Log, log_url: str) -> None:
-    orders(log, 3)
+    append_orders(log, 3)
     frame = load(spark, log_url)
     assert frame.count() == 3
-    orders(log, 2)
+    append_orders(log, 2)
     assert frame.count() == 3 and load(spark, log_url).count() == 5
 
 
@@ -159,9 +159,9 @@ def test_a_loaded_frame_stays_as_it_is(spark: Any, log: penstock.Log, log_url: s
 @pytest.fixture
 def worked(log: penstock.Log) -> penstock.Log:
     """Ten orders: in group a two are published, one is dead, one retries, six wait; group b has begun nothing."""
-    orders(log, 5, headers={"tenant": "eu"})
-    orders(log, 3, stream="other")
-    orders(log, 5)
+    append_orders(log, 5, headers={"tenant": "eu"})
+    append_orders(log, 3, stream="other")
+    append_orders(log, 5)
     for name in ("a", "b"):
         log.create_group("orders", name, retry=penstock.Retry(base_seconds=3600))
     log.create_group("other", "a")
@@ -373,7 +373,7 @@ def test_a_sqlite_file_is_read_on_its_own_machine_only(
 
 @pytest.mark.shows("S06")
 def test_registering_by_hand_tells_the_master(spark: Any, log: penstock.Log, log_url: str) -> None:
-    orders(log, 2)
+    append_orders(log, 2)
     penstock.spark.register(spark)
     assert spark.sparkContext.environment["PENSTOCK_SPARK_MASTER"] == "local[2,8]"
     assert load(spark, log_url).count() == 2
@@ -381,7 +381,7 @@ def test_registering_by_hand_tells_the_master(spark: Any, log: penstock.Log, log
 
 @pytest.mark.shows("S06")
 def test_no_password_is_shown(spark: Any, postgres_log: penstock.Log, postgres_log_url: str) -> None:
-    orders(postgres_log, 2)
+    append_orders(postgres_log, 2)
     url = postgres_log_url.replace("postgres@", "postgres:hunter2@")  # the server of the tests trusts everybody
     assert "hunter2" in url
     frame = load(spark, url).where("offset > 0")
@@ -396,7 +396,7 @@ def test_reading_and_writing_over_spark_connect(tmp_path: Path) -> None:
     """In a process of its own: a Connect server on this machine, which finds the data source by itself."""
     url = f"sqlite:///{tmp_path}/log.db"
     with penstock.open(url) as log:
-        orders(log, 10)
+        append_orders(log, 10)
     script = textwrap.dedent("""
         import sys
         from pyspark.sql import SparkSession

@@ -21,7 +21,8 @@ from penstock.log.staging import Staging
 from penstock.spark.source.options import WriteOptions
 from penstock.spark.source.writer import PenstockBatchWriter, PenstockStreamWriter, Wrote, check_columns
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
-from tests.conformance.helpers import drain, raw
+from tests.support.log_steps import claim_and_settle_all
+from tests.support.raw_sql import raw
 from tests.support.roles import worker_role
 
 EVERYTHING = (
@@ -82,7 +83,7 @@ def test_columns_without_a_payload_become_one(spark: Any, log: penstock.Log, log
     assert one_event.json() == {"n": 11, "price": {"cents": 1100}, "customer": "c-4"}
     assert (one_event.event_type, one_event.ordering_key) == ("total", "c-4")
     log.create_group("out", "g")
-    assert len(drain(log, "out")) == 2_000
+    assert len(claim_and_settle_all(log, "out")) == 2_000
 
 
 @pytest.mark.shows("S08")

@@ -15,7 +15,7 @@ import pytest
 
 import penstock
 from penstock.spark import register
-from tests.spark.streaming import events, forget_data
+from tests.support.spark_query import forget_newest_data, read_orders_stream
 
 pytestmark = pytest.mark.timeout(300)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -73,7 +73,7 @@ def run_trace(
 
     def run() -> None:
         query = (
-            make(timed(events(spark, url)))
+            make(timed(read_orders_stream(spark, url)))
             .writeStream.outputMode(mode)
             .foreachBatch(sink.write)
             .option("checkpointLocation", str(checkpoint))
@@ -91,7 +91,7 @@ def run_trace(
         run()
         if number == 1:
             before = {batch: sorted(map(str, rows)) for batch, rows in sink.batches.items()}
-            forget_data(checkpoint)
+            forget_newest_data(checkpoint)
             run()
             assert {batch: sorted(map(str, rows)) for batch, rows in sink.batches.items()} == before
     assert log.stats().groups[0].published == sum(map(len, trace))

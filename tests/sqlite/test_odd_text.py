@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import penstock
-from tests.conformance.helpers import drain, raw
-from tests.engine import handlers
-from tests.engine.driving import drain as run_dry
-from tests.engine.driving import subscription
+from tests.support.children import handlers
+from tests.support.declarations import subscription
+from tests.support.local_engine import run_local_until_drained
+from tests.support.log_steps import claim_and_settle_all
+from tests.support.raw_sql import raw
 
 
 @pytest.mark.shows("K39")
@@ -28,7 +29,7 @@ def test_a_key_that_is_no_text(tmp_path: Path) -> None:
     with penstock.open(url) as log:
         assert [event.ordering_key for event in log.read("orders")] == ["\ufffdA", None]
         log.create_group("orders", "g", ordering="key")
-        assert len(drain(log)) == 2
+        assert len(claim_and_settle_all(log)) == 2
         log.create_group("orders", "failing", ordering="key")
         lease = log.claim("orders", "failing", claimed_by="w")
         assert lease is not None
@@ -36,5 +37,5 @@ def test_a_key_that_is_no_text(tmp_path: Path) -> None:
     with penstock.open(url) as log:
         assert {str(one.state) for one in log.deliveries("orders", "g")} == {"PUBLISHED"}
         assert len(log.deliveries("orders", "failing")) == 2 and log.stats().groups
-        engine = run_dry(log, subscription(handlers.plain, group="third", isolation="inline"))
+        engine = run_local_until_drained(log, subscription(handlers.plain, group="third", isolation="inline"))
         assert engine.snapshot()["orders/third"]["published"] == 2

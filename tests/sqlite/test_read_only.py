@@ -13,8 +13,8 @@ import pytest
 import penstock
 from penstock.errors import SchemaTooOld, StoreReadOnly
 from penstock.stores import blocks
-from tests.conformance.helpers import raw
 from tests.support import unprivileged
+from tests.support.raw_sql import raw
 
 
 @pytest.fixture

@@ -4,9 +4,8 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +16,7 @@ from psycopg import sql
 
 from tests.support import postgres_binaries, unprivileged
 from tests.support.postgres_binaries import Binaries, available_servers, newest, usable_directory
+from tests.support.waiting import wait_until
 
 __all__ = ["Binaries", "PostgresServer", "available_servers", "newest"]
 
@@ -143,7 +143,7 @@ class PostgresServer:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
-        wait_for(lambda: not any(_alive(pid) for pid in children), "the killed server to be gone")
+        wait_until(lambda: not any(_alive(pid) for pid in children), "the killed server to be gone")
         self._forget_process()
 
     # -- databases -------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class PostgresServer:
             return subprocess.run(ready, check=False, **self._surroundings()).returncode == 0
 
         try:
-            wait_for(answers, f"{self.binaries} to accept connections", START_SECONDS)
+            wait_until(answers, f"{self.binaries} to accept connections", START_SECONDS)
         except TimeoutError:
             self.kill()
             raise
@@ -291,12 +291,3 @@ def _alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
-
-
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = STOP_SECONDS) -> None:
-    """Polls until the condition holds; TimeoutError after the deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds} s for {what}")
-        time.sleep(0.02)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.support.postgres_server import wait_for
+from tests.support.waiting import wait_until
 
 SECONDS = 60.0
 
@@ -63,7 +63,7 @@ class Running:
             assert not ended, f"ended with {self.process.returncode} before {what}:\n{self.out}\n{self.err}"
             return False
 
-        wait_for(look, what, SECONDS)
+        wait_until(look, what, SECONDS)
 
     def wait_for_words(self, words: str) -> None:
         """Wait until these are on standard error."""

@@ -15,7 +15,7 @@ import penstock
 from penstock import App, Context, Event, Permanent, Retry, RetryLater, Unavailable
 from penstock.core.lease import Settlement
 from penstock.testing import Drained, Emitted, Harness, VirtualClock
-from tests.conformance.helpers import raw
+from tests.support.raw_sql import raw
 
 TEN_SECONDS = Retry(max_attempts=3, base_seconds=10, factor=2, jitter=0)
 

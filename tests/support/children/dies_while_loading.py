@@ -7,7 +7,8 @@ import signal
 from pathlib import Path
 
 from penstock import Event
-from tests.engine.handlers import act, note
+from tests.support.children.handlers import act
+from tests.support.notes import write_note
 
 
 def _killed() -> bool:
@@ -24,5 +25,5 @@ if _killed():
 
 
 def handle(event: Event) -> None:
-    note(f"{event.offset} {event.attempts}")
+    write_note(f"{event.offset} {event.attempts}")
     act(event.json()["script"].get(str(event.attempts)))

@@ -6,11 +6,12 @@ import os
 import time
 
 from penstock import Event
-from tests.engine.handlers import act, note
+from tests.support.children.handlers import act
+from tests.support.notes import write_note
 
 time.sleep(float(os.environ.get("PENSTOCK_LOADS", "0")))
 
 
 def handle(event: Event) -> None:
-    note(f"{event.offset} {event.attempts}")
+    write_note(f"{event.offset} {event.attempts}")
     act(event.json()["script"].get(str(event.attempts)))

@@ -8,7 +8,7 @@ from enum import Enum, StrEnum
 
 import penstock
 from penstock import Context, Event
-from tests.engine.handlers import note
+from tests.support.notes import write_note
 
 
 class Kind(StrEnum):
@@ -66,7 +66,7 @@ class _Zone(tzinfo):
 
 def unreportable(event: Event, ctx: Context) -> None:
     """Some succeed, and cannot say so."""
-    note(f"{event.offset} {event.attempts}")
+    write_note(f"{event.offset} {event.attempts}")
     ctx.state["seen"] = [*ctx.state.get("seen", []), event.offset]
     ctx.execute("insert into done (n, name) values (?, ?)", (event.offset, event.ordering_key))
     match event.json().get("do"):

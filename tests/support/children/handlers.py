@@ -18,15 +18,7 @@ from typing import Any
 
 import penstock
 from penstock import Context, Event
-
-
-def note(line: str) -> None:
-    """One line into the file that $PENSTOCK_NOTES names; lines of many processes do not mix."""
-    path = os.environ.get("PENSTOCK_NOTES")
-    if path:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.write(descriptor, f"{line}\n".encode())
-        os.close(descriptor)
+from tests.support.notes import write_note
 
 
 def _raise(error: BaseException) -> None:
@@ -66,13 +58,13 @@ def act(what: str | None) -> None:
 
 
 def plain(event: Event) -> None:
-    note(f"{event.offset} {event.attempts}")
+    write_note(f"{event.offset} {event.attempts}")
     act(event.json().get("do"))
 
 
 def counting(event: Event, ctx: Context) -> None:
     """One of every effect, and then whatever the event says."""
-    note(f"{event.offset} {event.attempts}")
+    write_note(f"{event.offset} {event.attempts}")
     ctx.state["seen"] = ctx.state.get("seen", 0) + 1
     ctx.state.set("last", {"offset": event.offset})
     ctx.emit("seen", {"offset": event.offset, "seen": ctx.state["seen"]}, type="event.seen")
@@ -110,7 +102,7 @@ def counting_in_chunks(event: Event, ctx: Context) -> None:
 
 def scripted(event: Event, ctx: Context) -> None:
     """One of every effect, and what the event's script says about this attempt."""
-    note(f"{event.offset} {event.attempts}")
+    write_note(f"{event.offset} {event.attempts}")
     ctx.state["seen"] = [*ctx.state.get("seen", []), event.offset]
     ctx.emit("seen", {"offset": event.offset}, type="event.seen")
     ctx.execute("insert into done (n, name) values (?, ?)", (event.offset, event.ordering_key))
@@ -119,7 +111,7 @@ def scripted(event: Event, ctx: Context) -> None:
 
 def scripted_state(event: Event, ctx: Context) -> None:
     """The same with effects that no database refuses, which travel together."""
-    note(f"{event.offset} {event.attempts}")
+    write_note(f"{event.offset} {event.attempts}")
     ctx.state["seen"] = [*ctx.state.get("seen", []), event.offset]
     ctx.emit("seen", {"offset": event.offset}, type="event.seen")
     act(event.json()["script"].get(str(event.attempts)))
@@ -127,7 +119,7 @@ def scripted_state(event: Event, ctx: Context) -> None:
 
 def scripted_plain(event: Event) -> None:
     """The script and nothing else."""
-    note(f"{event.offset} {event.attempts}")
+    write_note(f"{event.offset} {event.attempts}")
     time.sleep(0.001)
     act(event.json()["script"].get(str(event.attempts)))
 
@@ -170,7 +162,7 @@ def returns_a_coroutine(event: Event) -> object:
 
 class AsyncObject:
     async def __call__(self, event: Event) -> None:
-        note(f"{event.offset} called")
+        write_note(f"{event.offset} called")
 
 
 async_object = AsyncObject()
@@ -193,35 +185,35 @@ def leaking(event: Event) -> None:
 
 
 def slow(event: Event) -> None:
-    note(f"{event.offset} begin")
+    write_note(f"{event.offset} begin")
     time.sleep(event.json().get("seconds", 0.02))
-    note(f"{event.offset} end")
+    write_note(f"{event.offset} end")
 
 
 async def slow_async(event: Event) -> None:
-    note(f"{event.offset} begin")
+    write_note(f"{event.offset} begin")
     await asyncio.sleep(event.json().get("seconds", 0.02))
     if event.json().get("do"):
         act(event.json()["do"])
-    note(f"{event.offset} end")
+    write_note(f"{event.offset} end")
 
 
 def slow_or_worse(event: Event) -> None:
     """Slow, so that many are in flight when one of them goes wrong."""
-    note(f"{event.offset} begin")
+    write_note(f"{event.offset} begin")
     time.sleep(0.02)
     act(event.json().get("do"))
 
 
 def unavailable(event: Event) -> None:
     """The target is down as long as a file says so."""
-    note(f"{event.offset} {event.attempts}")
+    write_note(f"{event.offset} {event.attempts}")
     if Path(os.environ["PENSTOCK_DOWN"]).exists():
         raise penstock.Unavailable("the bank is closed")
 
 
 def keyed_by_id(event: Event, ctx: Context) -> None:
-    note(f"{ctx.idempotency_key} {ctx.token}")
+    write_note(f"{ctx.idempotency_key} {ctx.token}")
 
 
 def mutating(event: Event, ctx: Context) -> None:

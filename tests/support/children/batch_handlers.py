@@ -8,13 +8,14 @@ from typing import Any
 import penstock
 from penstock import Event
 from penstock.engine.handlers.batch import BatchContext
-from tests.engine.handlers import act, note
+from tests.support.children.handlers import act
+from tests.support.notes import write_note
 
 INSERT = "insert into done(n, name) values (?, ?)"
 
 
 def _noted(events: list[Event]) -> None:
-    note(" ".join(f"{event.offset}:{event.attempts}" for event in events))
+    write_note(" ".join(f"{event.offset}:{event.attempts}" for event in events))
 
 
 def _answer(events: list[Event]) -> dict[Any, Any] | None:
@@ -71,11 +72,11 @@ async def coroutine(events: list[Event]) -> dict[Any, Any] | None:
 
 
 def first(events: list[Event]) -> None:
-    note("first " + " ".join(event.event_type for event in events))
+    write_note("first " + " ".join(event.event_type for event in events))
 
 
 def rest(events: list[Event]) -> None:
-    note("rest " + " ".join(event.event_type for event in events))
+    write_note("rest " + " ".join(event.event_type for event in events))
 
 
 def always_a_list(events: list[Event]) -> list[Event]:

@@ -7,7 +7,8 @@ import random
 
 import penstock
 from penstock import App, Context, Event
-from tests.engine.handlers import act, note
+from tests.support.children.handlers import act
+from tests.support.notes import write_note
 
 SEED = os.environ.get("PENSTOCK_SEED", "0")
 ACTS = ["raise", "raise", "permanent", "later", "exit", "kill", "segfault", "hang"]
@@ -30,7 +31,7 @@ app = App(os.environ.get("PENSTOCK_CHAOS", "sqlite:///chaos.db"), name="chaos")
 )
 def handle(event: Event, ctx: Context) -> None:
     """One of every effect, and then what the dice say about this attempt."""
-    note(f"{event.offset} {event.total_attempts}")
+    write_note(f"{event.offset} {event.total_attempts}")
     dice = random.Random(f"{SEED} {event.offset} {event.total_attempts}")
     ctx.state["seen"] = [*ctx.state.get("seen", []), event.offset]
     ctx.emit("seen", {"offset": event.offset}, type="event.seen")

@@ -1,27 +1,24 @@
-"""A driver that dies with SIGKILL at a named step of a pipeline's commit; started by the tests as a process of its own.
+"""A driver that kills itself with SIGKILL at a named step of a pipeline's commit.
 
-`python -m tests.spark.crashing URL KIND PLACE WHEN BLOCK`: a step is a statement of the driver's log, before or after
-it ran. Counting begins with the first claim. The block `settled` is the commit of a settle, `claimed` that of a claim;
-and `running` is the middle of a job: one of its tasks kills the driver.
+`python -m tests.support.children.killed_driver URL KIND PLACE WHEN BLOCK`: a step is a statement of the driver's log,
+before or after it ran, from the first claim on. The block `settled` is the commit of a settle, `claimed` that of a
+claim. The block `running` is the middle of a Spark job: one of its tasks kills the driver.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import penstock
 from penstock import sinks
 from penstock.declare.pipeline import Pipeline, Sink
-from tests.conformance.helpers import raw
-from tests.spark.piping import drain, fill, pipeline
+from tests.support.declarations import pipeline
+from tests.support.spark_pipeline import run_pipeline_until_drained
 
-ROOT = Path(__file__).parents[2]
 EVENTS = 300
 STEPS = {
     "table": [
@@ -84,30 +81,6 @@ def declared(kind: str, place: str, driver: int | None = None) -> Pipeline:
     return pipeline(function_of(driver), sink_of(kind, place), lease_seconds=6, batch_size=200)
 
 
-def prepare(log: penstock.Log, url: str, kind: str) -> None:
-    fill(log, EVENTS)
-    if kind in ("table", "upsert"):
-        with raw(url) as sql:
-            sql("create table numbers (n bigint" + (" primary key, extra text)" if kind == "upsert" else ")"))
-
-
-def killed(url: str, kind: str, place: str, when: str, block: str) -> None:
-    """Run the pipeline in a process that dies at this step."""
-    command = [sys.executable, "-m", "tests.spark.crashing", url, kind, place, when, block]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == -signal.SIGKILL, f"it was not killed: {done.stdout}{done.stderr}"
-
-
-def brought(log: penstock.Log, url: str, kind: str, place: str, spark: Any) -> list[int]:
-    """Every number that is in the sink, in order."""
-    if kind in ("table", "upsert"):
-        with raw(url) as sql:
-            return sorted(n for (n,) in sql("select n from numbers"))
-    if kind == "stream":
-        return sorted(one.json()["n"] for one in log.read("copies", limit=10 * EVENTS))
-    return sorted(row["n"] for row in spark.read.parquet(place).collect())
-
-
 def main() -> None:
     from penstock.spark.session import make_session
 
@@ -115,7 +88,7 @@ def main() -> None:
     spark = make_session("local[2]", config={"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"})
     running = block == "running"
     with penstock.open(url, hook=None if running else Kill(when, block)) as log:
-        drain(log, spark, declared(kind, place, os.getpid() if running else None))
+        run_pipeline_until_drained(log, spark, declared(kind, place, os.getpid() if running else None))
     spark.stop()
 
 

@@ -12,7 +12,7 @@ import penstock
 from penstock.declare.load import load_object
 from penstock.spark.handlers.engine import SparkEngine
 from penstock.spark.session import make_session
-from tests.engine.waiting import until
+from tests.support.waiting import wait_until
 
 
 def executor(claimer: str) -> str:
@@ -33,7 +33,7 @@ def main(app: str, url: str) -> None:
             return [row[0] for row in rows]
 
         engine.start()
-        until(lambda: len({executor(one) for one in claimed()}) == 2, 120)
+        wait_until(lambda: len({executor(one) for one in claimed()}) == 2, seconds=120)
         before = claimed()
         _kill_executor_of(int(before[0].split("/")[2]))
         (last,) = sql.execute("select max(id) from penstock.leases").fetchone() or (0,)

@@ -49,7 +49,7 @@ def test_the_examples_of_a_page_run_on_postgresql(page: Path, tmp_path: Path, po
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_says_what_it_is(page: Path) -> None:
+def test_every_block_has_a_known_kind(page: Path) -> None:
     odd = [
         f"line {one.line}: {one.kind!r}"
         for one in blocks(page.read_text(encoding="utf-8"))
@@ -153,7 +153,7 @@ def anchor(heading: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_to_existing_pages_and_headings(page: Path) -> None:
     text = without_blocks(page.read_text(encoding="utf-8"))
     for link in [*_LINK.findall(text), *_IMAGE.findall(text)]:
         if re.match(r"[a-z]+:", link):

@@ -60,7 +60,7 @@ def test_every_module_that_a_string_names_exists() -> None:
     assert not wrong
 
 
-def test_what_the_daemon_of_spark_loads_beforehand_exists() -> None:
+def test_modules_preloaded_by_sparks_daemon_exist() -> None:
     """It ignores what cannot be imported, because an extra may be missing; ours never is."""
     from penstock.spark.daemon import OURS
 
@@ -101,7 +101,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_ten_lines_that_stand_twice_are_found(house: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ten_repeated_lines_are_found(house: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = "\n".join(f"x{number} = {number}" for number in range(12))
     (house / "one.py").write_text(f"first = 1\n{said}\n")
     assert check_house.main() == 0

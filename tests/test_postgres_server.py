@@ -60,7 +60,7 @@ def test_stop_leaves_nothing_behind() -> None:
     server.stop()
 
 
-def test_databases_from_a_template(postgres: PostgresServer, postgres_url: str) -> None:
+def test_a_database_can_be_created_from_a_template(postgres: PostgresServer, postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS a")
     copy = postgres.create_database("a_copy", template=postgres_url.rpartition("/")[2])
@@ -91,7 +91,7 @@ def test_a_killed_test_run_leaves_no_server() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to give its binaries to another user")
-def test_binaries_below_a_closed_directory_are_copied(tmp_path: Path) -> None:
+def test_binaries_below_an_inaccessible_directory_are_copied(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     original = postgres_binaries.newest()
     installation = original.directory.parent

@@ -45,7 +45,7 @@ def test_a_finished_id_without_a_test_fails(project: Path) -> None:
     assert check_acceptance(project) == (1, "S02 is finished in docs/roadmap.md, but no test shows it\n")
 
 
-def test_a_test_with_an_odd_id_fails(project: Path) -> None:
+def test_a_test_with_an_invalid_id_fails(project: Path) -> None:
     (project / "tests/test_a.py").write_text(
         "import pytest\n@pytest.mark.shows('K01', 'S02', 'Q7')\ndef test_a(): ...\n"
     )

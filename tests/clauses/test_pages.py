@@ -29,7 +29,7 @@ def shared_bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 @pytest.mark.parametrize(
     "clause", [pytest.param(one, id=one.id, marks=pytest.mark.clause(one.id)) for one in clauses()]
 )
-def test_clause(clause: Clause, shared_bench: Bench) -> None:
+def test_both_stores_keep_the_clause(clause: Clause, shared_bench: Bench) -> None:
     shared_bench.begin(clause.id)
     clause.check(shared_bench)
 

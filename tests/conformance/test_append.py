@@ -111,7 +111,7 @@ CALLERS = {
 
 @pytest.mark.shows("K01", "K03")
 @pytest.mark.parametrize("how", CALLERS)
-def test_the_event_lives_and_dies_with_the_callers_transaction(log: penstock.Log, log_url: str, how: str) -> None:
+def test_an_event_commits_or_rolls_back_with_the_callers_transaction(log: penstock.Log, log_url: str, how: str) -> None:
     with raw(log_url) as sql:
         sql("create table shop (id integer)")
     caller = CALLERS[how](log_url)
@@ -148,7 +148,9 @@ def test_the_event_lives_and_dies_with_the_callers_transaction(log: penstock.Log
 
 @pytest.mark.shows("K01")
 @pytest.mark.parametrize("how", ["psycopg", "connection", "session"])
-def test_the_same_on_async_connections(log: penstock.Log, log_url: str, how: str) -> None:
+def test_on_async_connections_an_event_commits_or_rolls_back_with_the_callers_transaction(
+    log: penstock.Log, log_url: str, how: str
+) -> None:
     if how == "psycopg" and log_url.startswith("sqlite"):
         how = "connection"  # psycopg speaks to PostgreSQL alone
     with raw(log_url) as sql:
@@ -197,7 +199,7 @@ def test_the_same_on_async_connections(log: penstock.Log, log_url: str, how: str
 
 
 @pytest.mark.shows("K01")
-def test_autocommit_and_strange_connections_are_refused(log: penstock.Log, log_url: str) -> None:
+def test_autocommit_and_unknown_connections_are_refused(log: penstock.Log, log_url: str) -> None:
     from sqlalchemy import create_engine
 
     with raw(log_url) as sql:
@@ -333,7 +335,7 @@ def test_the_same_id_is_stored_once(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K03")
-def test_a_ulid_is_an_id_too(log: penstock.Log) -> None:
+def test_a_ulid_is_accepted_as_an_event_id(log: penstock.Log) -> None:
     answer = log.append("orders", {}, type="t", event_id="01ARZ3NDEKTSV4RRFFQ69G5FAV")
     assert answer.event_id == uuid.UUID("01563e3a-b5d3-d676-4c61-efb99302bd5b")
 

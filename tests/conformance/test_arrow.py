@@ -67,7 +67,7 @@ def test_arrow_and_rows_show_the_same_events(
         assert seen(packed) == seen(lease.events)[10:60]
 
 
-def test_a_connection_that_broke_is_replaced(postgres_log: penstock.Log) -> None:
+def test_a_broken_arrow_connection_is_replaced(postgres_log: penstock.Log) -> None:
     fill(postgres_log)
     postgres_log.create_group("orders", "g")
     lease = postgres_log.claim("orders", "g", limit=COUNT, claimed_by="w")
@@ -83,7 +83,7 @@ def test_a_connection_that_broke_is_replaced(postgres_log: penstock.Log) -> None
     assert len(postgres_log.store.read_lease(lease._row)) == COUNT
 
 
-def test_both_kinds_of_columns_find_the_same_events_of_a_key() -> None:
+def test_arrow_and_row_columns_find_the_same_events_of_a_key() -> None:
     dice = random.Random(7)
     for _ in range(300):
         keys = [dice.choice(["a", "b", "c", "d", None]) for _ in range(dice.randrange(1, 12))]

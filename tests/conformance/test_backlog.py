@@ -127,7 +127,7 @@ def claim(group: str) -> Callable[[penstock.Log], object]:
         ("halted", 8_000, 80_000 // 8),
     ],
 )
-def test_a_claim_touches_what_it_hands_out(backlog: str, group: str, events: int, rows: int) -> None:
+def test_a_claim_reads_only_what_it_hands_out(backlog: str, group: str, events: int, rows: int) -> None:
     """Filters, failures, rows far ahead, dead letters: none of it makes a claim read what waits behind it."""
     found = touched(backlog, claim(group))
     assert found["events"] <= events, found
@@ -187,7 +187,7 @@ BLOCKS = {
 
 @pytest.mark.shows("K36")
 @pytest.mark.parametrize("block", BLOCKS)
-def test_sqlite_finds_what_it_claims_in_an_index(tmp_path: Path, block: str) -> None:
+def test_sqlite_claims_from_an_index(tmp_path: Path, block: str) -> None:
     """Events come out of an index in their order, so that reading ends with the limit; dead letters are in another."""
     path = tmp_path / "log.db"
     with penstock.open(f"sqlite:///{path}") as log, sqlite3.connect(path) as sql:

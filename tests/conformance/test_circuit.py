@@ -43,7 +43,7 @@ def two(request: pytest.FixtureRequest, make_log: MakeLog, clock: VirtualClock) 
     return logs
 
 
-def test_one_probe_at_a_time_over_all_processes(two: list[penstock.Log], clock: VirtualClock) -> None:
+def test_all_processes_together_have_one_probe_at_a_time(two: list[penstock.Log], clock: VirtualClock) -> None:
     here, there = two
     break_it(claimed(here))
     assert waits(here) == waits(there) == 1.0
@@ -73,7 +73,7 @@ def test_one_probe_at_a_time_over_all_processes(two: list[penstock.Log], clock: 
     assert seen == 10 and {(str(one.state), one.failures) for one in shown} == {("PUBLISHED", 0)}
 
 
-def test_what_was_claimed_before_neither_closes_it_nor_makes_it_wait_longer(
+def test_leases_claimed_before_the_circuit_opened_do_not_change_it(
     two: list[penstock.Log], clock: VirtualClock
 ) -> None:
     here, there = two
@@ -85,7 +85,7 @@ def test_what_was_claimed_before_neither_closes_it_nor_makes_it_wait_longer(
     assert waits(there) == 1.0
 
 
-def test_a_probe_that_fails_by_itself_says_nothing_about_the_target(
+def test_a_probe_that_fails_without_unavailable_leaves_the_circuit_open(
     two: list[penstock.Log], clock: VirtualClock
 ) -> None:
     here, there = two
@@ -99,9 +99,7 @@ def test_a_probe_that_fails_by_itself_says_nothing_about_the_target(
     assert here.groups("orders")[0].circuit is None
 
 
-def test_a_probe_that_is_given_back_or_lost_leaves_its_place_to_the_next(
-    two: list[penstock.Log], clock: VirtualClock
-) -> None:
+def test_a_released_or_expired_probe_is_followed_by_another_probe(two: list[penstock.Log], clock: VirtualClock) -> None:
     here, there = two
     break_it(claimed(here))
     clock.advance(1)
@@ -117,7 +115,7 @@ def test_a_probe_that_is_given_back_or_lost_leaves_its_place_to_the_next(
     assert here.groups("orders")[0].circuit is None
 
 
-def test_the_error_stays_with_what_came_back(two: list[penstock.Log], clock: VirtualClock) -> None:
+def test_events_released_by_an_open_circuit_keep_its_error(two: list[penstock.Log], clock: VirtualClock) -> None:
     here, _ = two
     lease = claimed(here)
     break_it(lease)
@@ -139,7 +137,7 @@ def test_the_error_stays_with_what_came_back(two: list[penstock.Log], clock: Vir
     assert record.last_error == "closed again" and record.error_code == "Unavailable" and record.failures == 1
 
 
-def test_it_is_there_after_a_restart_and_gone_with_its_group(
+def test_the_circuit_survives_a_restart_and_is_deleted_with_its_group(
     two: list[penstock.Log], make_log: MakeLog, clock: VirtualClock
 ) -> None:
     here, _ = two
@@ -155,7 +153,7 @@ def test_it_is_there_after_a_restart_and_gone_with_its_group(
     assert after.groups("orders")[0].circuit is None and len(claimed(after)) == 10
 
 
-def test_the_same_settle_again_opens_it_once(two: list[penstock.Log], clock: VirtualClock) -> None:
+def test_a_repeated_settle_opens_the_circuit_once(two: list[penstock.Log], clock: VirtualClock) -> None:
     here, there = two
     lease = claimed(here)
     break_it(lease)

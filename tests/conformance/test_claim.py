@@ -34,7 +34,7 @@ def test_claim_sets_state_time_claimer_and_attempts(clocked: penstock.Log, clock
 
 
 @pytest.mark.shows("K07")
-def test_limit_is_a_limit(log: penstock.Log) -> None:
+def test_a_claim_never_exceeds_its_limit(log: penstock.Log) -> None:
     append_orders(log, 5)
     log.create_group("orders", "g")
     assert log.claim("orders", "g", limit=0, claimed_by="w") is None
@@ -65,7 +65,7 @@ def test_due_exactly_now_is_claimable_and_not_a_microsecond_earlier(make_log: Ma
 
 
 @pytest.mark.shows("K07")
-def test_nothing_not_pending_is_claimed(log: penstock.Log) -> None:
+def test_only_pending_events_are_claimed(log: penstock.Log) -> None:
     append_orders(log, 4)
     log.create_group("orders", "g", retry=penstock.Retry(max_attempts=1))
     first = log.claim("orders", "g", limit=2, claimed_by="w")
@@ -115,7 +115,9 @@ def test_sixteen_claimers_hand_out_every_event_once(make_log: MakeLog, log_url: 
 
 
 @pytest.mark.shows("K10")
-def test_where_a_group_starts(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_a_group_starts_at_the_beginning_end_offset_or_time_it_was_given(
+    clocked: penstock.Log, clock: VirtualClock
+) -> None:
     log = clocked
     first = append_orders(log, 3)
     clock.advance(60)
@@ -203,7 +205,7 @@ def test_patterns_and_headers_filter_what_a_group_gets(log: penstock.Log) -> Non
 
 
 @pytest.mark.shows("K21")
-def test_a_changed_binding_holds_forward_only(log: penstock.Log) -> None:
+def test_a_changed_binding_applies_to_later_events_only(log: penstock.Log) -> None:
     before = [log.append("orders", {}, type=kind).event_id for kind in ("a", "b", "a")]
     log.create_group("orders", "g", types=["a"])
     lease = log.claim("orders", "g", limit=1, claimed_by="w")
@@ -254,7 +256,7 @@ def test_a_failure_below_a_later_success_is_still_retried(clocked: penstock.Log,
 
 
 @pytest.mark.shows("K28")
-def test_a_few_retries_let_ranges_pass_for_a_second(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_a_few_due_retries_wait_behind_ranges_for_at_most_a_second(clocked: penstock.Log, clock: VirtualClock) -> None:
     ids = append_orders(clocked, 12)
     clocked.create_group("orders", "g", retry=penstock.Retry(base_seconds=0))
 
@@ -291,7 +293,7 @@ def test_pause_keeps_leases_and_hands_out_nothing_new(log: penstock.Log) -> None
 
 
 @pytest.mark.shows("K07")
-def test_a_thin_lane_is_found_behind_a_long_stretch_of_others(log: penstock.Log) -> None:
+def test_the_few_events_of_a_lane_are_found_after_many_of_other_lanes(log: penstock.Log) -> None:
     busy, thin = "a", next(key for key in "bcdefgh" if lane_of(bucket_of(key), 8) != lane_of(bucket_of("a"), 8))
     log.append_many("orders", [{"payload": b"{}", "type": "t", "ordering_key": busy}] * (limits.SCAN + 5_000))
     last = log.append("orders", {}, type="t", ordering_key=thin)

@@ -134,7 +134,7 @@ def in_a_child_that_dies(url: str, clock: VirtualClock, point: CrashPoint, verb:
 @pytest.mark.shows("X02", "K15", "K17", "K27")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("verb", VERBS)
-def test_killed_before_and_after_every_statement(
+def test_a_verb_killed_at_any_statement_happened_completely_or_not_at_all(
     stage: penstock.Log, make_log: MakeLog, clock: VirtualClock, log_url: str, verb: str
 ) -> None:
     counter = StatementCounter()

@@ -58,7 +58,7 @@ def test_effects_commit_with_the_settle(shop: penstock.Log, log_url: str) -> Non
         {"execute": [insert(5)], "state": {"k": {"a": object()}}},
     ],
 )
-def test_one_bad_effect_and_nothing_happens(shop: penstock.Log, log_url: str, bad: dict[str, Any]) -> None:
+def test_one_invalid_effect_fails_the_whole_settle(shop: penstock.Log, log_url: str, bad: dict[str, Any]) -> None:
     append_orders(shop, 1, ordering_key="k")
     lease = claim_lease(shop)
     with pytest.raises(penstock.PenstockError) as caught:
@@ -87,7 +87,7 @@ def test_an_sql_error_fails_its_event_only(shop: penstock.Log, log_url: str) -> 
 
 
 @pytest.mark.shows("K27")
-def test_what_a_key_computed_on_top_of_a_culprit_is_given_back(shop: penstock.Log, log_url: str) -> None:
+def test_later_events_of_a_key_are_released_if_they_build_on_a_failed_one(shop: penstock.Log, log_url: str) -> None:
     first, second, other, third = (shop.append("orders", {}, type="t", ordering_key=key).event_id for key in "aaba")
     lease = claim_lease(shop)
     lease.state()
@@ -106,7 +106,7 @@ def test_what_a_key_computed_on_top_of_a_culprit_is_given_back(shop: penstock.Lo
 
 
 @pytest.mark.shows("K27")
-def test_a_failed_neighbours_effects_are_gone(shop: penstock.Log, log_url: str) -> None:
+def test_effects_of_a_failed_event_are_discarded(shop: penstock.Log, log_url: str) -> None:
     good, bad, dead, back = append_orders(shop, 4)
     lease = claim_lease(shop)
     lease.settle(

@@ -176,7 +176,7 @@ _STEPS += ["reschedule", "rewind"]
 
 @pytest.mark.shows("K35", "K46", "K47")
 @pytest.mark.parametrize("seed", range(6))
-def test_view_api_and_command_line_tell_what_happened(
+def test_view_api_and_command_line_show_every_transition(
     clocked: penstock.Log, clock: VirtualClock, log_url: str, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dice = random.Random(seed)

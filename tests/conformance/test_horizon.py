@@ -42,7 +42,9 @@ def test_a_lower_offset_that_commits_later_is_still_delivered(
 
 
 @pytest.mark.shows("K09")
-def test_savepoints_announce_themselves_again(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_an_append_after_a_rolled_back_savepoint_still_holds_the_horizon(
+    postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
     import psycopg
 
     log = postgres_log
@@ -68,14 +70,14 @@ def test_hostile_writers_lose_nothing(make_log: MakeLog, log_url: str) -> None:
 
 
 @pytest.mark.shows("K09")
-def test_announced_bounds_unfold_from_31_bits() -> None:
+def test_an_announced_offset_is_restored_from_31_bits() -> None:
     for last in (0, 5, 2**31 - 1, 2**31, 2**31 + 7, 2**40 + 3):
         for bound in (last, max(0, last - 1), max(0, last - 1000), last + 1, last + 1000):
             assert unfold(bound & (2**31 - 1), last) == bound, "announced since, or long before"
 
 
 @pytest.mark.shows("K09")
-def test_reading_skips_nothing_on_either_store(log: penstock.Log, tmp_path: Path) -> None:
+def test_concurrent_reading_skips_no_event_on_either_store(log: penstock.Log, tmp_path: Path) -> None:
     ids = append_orders(log, 25)
     seen, after = [], 0
     while events := log.read("orders", after=after, limit=10):
@@ -86,7 +88,7 @@ def test_reading_skips_nothing_on_either_store(log: penstock.Log, tmp_path: Path
 
 @pytest.mark.shows("K20")
 @pytest.mark.parametrize("limit", [10, 1_000])
-def test_the_first_dated_event_is_not_early_when_it_commits_in_the_middle_of_a_claim(
+def test_the_first_delayed_event_is_not_early_when_it_commits_during_a_claim(
     postgres_log: penstock.Log, postgres_log_url: str, limit: int
 ) -> None:
     import psycopg
@@ -106,7 +108,7 @@ def test_the_first_dated_event_is_not_early_when_it_commits_in_the_middle_of_a_c
 
 
 @pytest.mark.shows("K49")
-def test_a_standby_is_told_no_more_than_the_horizon_while_a_circuit_is_open(
+def test_the_standbys_horizon_stays_below_unfinished_appends_while_a_circuit_is_open(
     postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
     import psycopg

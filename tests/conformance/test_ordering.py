@@ -58,9 +58,7 @@ def test_rows_of_a_key_that_fails_come_back_in_small_leases(clocked: penstock.Lo
 
 @pytest.mark.shows("K18", "K45")
 @pytest.mark.parametrize("on_dead", ["continue", "halt"])
-def test_the_store_holds_back_the_same_events_whether_it_is_told_their_keys_or_not(
-    clocked: penstock.Log, on_dead: str
-) -> None:
+def test_a_settle_holds_back_the_same_events_with_and_without_given_keys(clocked: penstock.Log, on_dead: str) -> None:
     """A lease that has its events at hand tells the keys of those that did not succeed; who settles by number does not,
     and the store looks them up. Random outcomes, in two groups that differ in nothing else."""
     rng = random.Random(18)
@@ -91,7 +89,7 @@ def test_the_store_holds_back_the_same_events_whether_it_is_told_their_keys_or_n
 
 
 @pytest.mark.shows("K18")
-def test_a_dead_head_lets_its_key_go_on(clocked: penstock.Log) -> None:
+def test_a_dead_head_does_not_block_its_key_by_default(clocked: penstock.Log) -> None:
     a1, a2 = key_log(clocked, "a", "a")
     assert claim_lease(clocked).settle(dead={a1: "never"}) == penstock.Settled(1, 0, 1, 0)
     assert clocked.delivery("orders", "g", a2).state == "PUBLISHED"

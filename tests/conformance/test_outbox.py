@@ -77,7 +77,9 @@ def check_stored(log: penstock.Log) -> None:
 
 @pytest.mark.shows("K50")
 @pytest.mark.parametrize("kind", [*ROWS, *CURSORS, "server", "pipeline", "pipeline raw", "nested", "two-phase"])
-def test_every_way_to_use_psycopg(postgres_log: penstock.Log, postgres_log_url: str, kind: str) -> None:
+def test_append_works_with_every_kind_of_psycopg_connection(
+    postgres_log: penstock.Log, postgres_log_url: str, kind: str
+) -> None:
     options: dict[str, Any] = {"row_factory": ROWS[kind]} if kind in ROWS else {}
     if kind in CURSORS:
         options["cursor_factory"] = CURSORS[kind]
@@ -105,7 +107,9 @@ def test_every_way_to_use_psycopg(postgres_log: penstock.Log, postgres_log_url: 
 
 @pytest.mark.shows("K50")
 @pytest.mark.parametrize("kind", [*ROWS, *ASYNC_CURSORS, "pipeline", "nested"])
-def test_every_way_to_use_async_psycopg(postgres_log: penstock.Log, postgres_log_url: str, kind: str) -> None:
+def test_append_works_with_every_kind_of_async_psycopg_connection(
+    postgres_log: penstock.Log, postgres_log_url: str, kind: str
+) -> None:
     options: dict[str, Any] = {"row_factory": ROWS[kind]} if kind in ROWS else {}
     if kind in ASYNC_CURSORS:
         options["cursor_factory"] = ASYNC_CURSORS[kind]
@@ -126,9 +130,7 @@ def test_every_way_to_use_async_psycopg(postgres_log: penstock.Log, postgres_log
 
 
 @pytest.mark.shows("K50")
-def test_a_savepoint_that_is_rolled_back_takes_its_event_along(
-    postgres_log: penstock.Log, postgres_log_url: str
-) -> None:
+def test_a_rolled_back_savepoint_removes_its_event(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     with psycopg.connect(postgres_log_url) as connection, connection.pipeline(), connection.transaction():
         postgres_log.append("orders", {"n": 1}, type="t", connection=connection)
         with connection.transaction() as inner:
@@ -139,7 +141,9 @@ def test_a_savepoint_that_is_rolled_back_takes_its_event_along(
 
 
 @pytest.mark.shows("K50")
-def test_two_phases_that_end_in_a_rollback(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_a_prepared_transaction_that_is_rolled_back_leaves_no_event(
+    postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
     with psycopg.connect(postgres_log_url) as connection:
         connection.tpc_begin(connection.xid(1, "gtrid", "bqual"))
         append_all(postgres_log, connection)
@@ -209,7 +213,7 @@ def test_async_sqlalchemy_in_autocommit_is_refused(log: penstock.Log, log_url: s
 
 
 @pytest.mark.shows("K01")
-def test_sqlite_with_begin_by_an_event_is_in_a_transaction(tmp_path: Path) -> None:
+def test_sqlalchemys_begin_event_on_sqlite_counts_as_a_transaction(tmp_path: Path) -> None:
     """SQLAlchemy's own advice for SQLite: the driver in autocommit, and BEGIN from an event."""
     from sqlalchemy import create_engine, event
 
@@ -294,7 +298,9 @@ def test_a_connection_to_another_log_is_refused(log: penstock.Log, log_url: str,
 
 
 @pytest.mark.shows("K50")
-def test_the_same_schema_name_is_not_enough(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_a_connection_to_another_log_with_the_same_schema_name_is_refused(
+    postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
     """Two logs in one database: the event goes to the one that was asked."""
     with penstock.open(f"{postgres_log_url}?schema=second") as second, psycopg.connect(postgres_log_url) as connection:
         second.append("orders", {"log": 2}, type="t", connection=connection)
@@ -305,7 +311,7 @@ def test_the_same_schema_name_is_not_enough(postgres_log: penstock.Log, postgres
 
 
 @pytest.mark.shows("K50")
-def test_a_file_by_another_name_is_the_same_file(tmp_path: Path) -> None:
+def test_a_connection_to_the_same_file_by_another_path_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     with penstock.open(f"sqlite:///{tmp_path}/log.db") as log:
         connection = sqlite3.connect(f"{tmp_path}/link/log.db")
@@ -322,7 +328,7 @@ def test_a_file_by_another_name_is_the_same_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("K50")
-def test_the_question_is_asked_once_for_a_connection(postgres_log_url: str) -> None:
+def test_the_database_of_a_connection_is_checked_once(postgres_log_url: str) -> None:
     """No round trip for an append on a connection that is known."""
     seen: list[str] = []
     counter = StatementCounter()
@@ -346,7 +352,7 @@ def test_the_question_is_asked_once_for_a_connection(postgres_log_url: str) -> N
 
 @pytest.mark.skipif(find() is None, reason="pgbouncer is not installed")
 @pytest.mark.shows("K50")
-def test_through_pgbouncer_it_is_the_same_database(
+def test_a_connection_through_pgbouncer_is_recognised(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
     with PgBouncer(postgres) as bouncer:

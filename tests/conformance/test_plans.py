@@ -72,7 +72,7 @@ class Watched:
 
 
 @pytest.mark.shows("K30")
-def test_a_claim_looks_at_its_share_and_no_more(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+def test_a_claim_reads_no_more_than_its_share(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, sql = million
     watched = Watched(log, sql)
     group = next(one for one in log.groups("orders") if one.group_name == "trickled")
@@ -109,7 +109,7 @@ def test_a_claim_looks_at_its_share_and_no_more(million: tuple[penstock.Log, psy
 
 
 @pytest.mark.shows("K30")
-def test_a_stream_is_never_looked_for_among_the_others(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+def test_finding_a_quiet_stream_reads_no_other_streams(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     """A busy stream that has fallen silent: nothing of it lies in the range, and everything else does."""
     log, sql = million
     quiet = Watched(log, sql).explain("claim.whole_range", stream="silent", low=0, high=EVENTS, most=50_000)
@@ -195,13 +195,13 @@ def test_stats_read_a_tail_of_the_log(million: tuple[penstock.Log, psycopg.Conne
     assert 0 < read_rows(steps, "events") <= 20_000, "and from the nearest step on where a group started"
 
 
-def test_the_rest_drains(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+def test_the_large_log_can_be_drained(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, _ = million
     assert len(claim_and_settle_all(log, group="g", limit=50_000)) > 300_000
 
 
 @pytest.mark.shows("K37")
-def test_a_look_at_a_state_reads_what_it_returns(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+def test_a_query_by_state_reads_only_what_it_returns(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     """However long the log is: nothing waits in a drained group, nothing is in work, and the newest are the newest."""
     log, sql = million
     claim_and_settle_all(log, group="g", limit=50_000)
@@ -220,7 +220,7 @@ def test_a_look_at_a_state_reads_what_it_returns(million: tuple[penstock.Log, ps
 
 
 @pytest.mark.shows("K37")
-def test_a_page_of_deliveries_is_looked_for_where_it_can_be(
+def test_a_page_of_deliveries_skips_ranges_without_matches(
     million: tuple[penstock.Log, psycopg.Connection[Any]],
 ) -> None:
     log, _ = million

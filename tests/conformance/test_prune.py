@@ -55,7 +55,7 @@ def test_prune_goes_around_dead_letters_and_unfinished_events(clocked: penstock.
 
 
 @pytest.mark.shows("K48")
-def test_dead_letters_go_when_they_are_told_to(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_dead_letters_are_pruned_only_on_request(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
     ids = append_orders(log, 6)
     for group in ("g", "other"):
@@ -70,7 +70,7 @@ def test_dead_letters_go_when_they_are_told_to(clocked: penstock.Log, clock: Vir
 
 
 @pytest.mark.shows("K48")
-def test_leases_history_and_counts_of_what_is_gone_go_along(
+def test_leases_history_and_counts_are_pruned_with_their_events(
     log: penstock.Log, log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tally, "TALLY_EVERY", 20)
@@ -98,7 +98,7 @@ def test_leases_history_and_counts_of_what_is_gone_go_along(
 
 
 @pytest.mark.shows("K48")
-def test_what_operators_did_to_ranges_goes_with_the_ranges(log: penstock.Log, log_url: str) -> None:
+def test_operator_records_of_ranges_are_pruned_with_the_ranges(log: penstock.Log, log_url: str) -> None:
     def left() -> list[tuple[Any, ...]]:
         with raw(log_url) as sql:
             return sql("select group_name from penstock.range_actions join penstock.groups using (group_id) order by 1")
@@ -122,7 +122,7 @@ def test_what_operators_did_to_ranges_goes_with_the_ranges(log: penstock.Log, lo
 
 
 @pytest.mark.shows("K48")
-def test_a_kind_of_error_stays_while_something_names_it(
+def test_an_error_kind_is_kept_while_something_refers_to_it(
     clocked: penstock.Log, clock: VirtualClock, log_url: str
 ) -> None:
     log = clocked
@@ -158,7 +158,7 @@ def run_of(log: penstock.Log, name: str) -> int:
 
 
 @pytest.mark.shows("K48")
-def test_a_run_keeps_its_counts_when_its_leases_go(log: penstock.Log, log_url: str) -> None:
+def test_a_run_keeps_its_counts_when_its_leases_are_pruned(log: penstock.Log, log_url: str) -> None:
     def counts() -> list[tuple[Any, ...]]:
         """As the reference says: what is in the row, and what is in the leases that are left."""
         names = ("published", "failed", "dead", "released")
@@ -189,7 +189,7 @@ def test_a_run_keeps_its_counts_when_its_leases_go(log: penstock.Log, log_url: s
 
 
 @pytest.mark.shows("K48")
-def test_rows_of_old_runs_leave_with_a_prune(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_old_runs_are_pruned(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
     ended, lost, long, alive = (run_of(log, name) for name in ("ended", "lost", "long", "alive"))
     log.end_run(ended, "stopped")
@@ -206,7 +206,7 @@ def test_rows_of_old_runs_leave_with_a_prune(clocked: penstock.Log, clock: Virtu
 
 
 @pytest.mark.shows("K48")
-def test_by_time_and_refusals(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_prune_accepts_a_time_and_refuses_bad_limits(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
     append_orders(log, 3)
     clock.advance(10)
@@ -227,7 +227,7 @@ def test_by_time_and_refusals(clocked: penstock.Log, clock: VirtualClock) -> Non
 
 @pytest.mark.shows("K48")
 @pytest.mark.parametrize("seed", range(4))
-def test_everything_is_true_after_any_history_with_prunes(  # noqa: PLR0915
+def test_counts_reads_and_history_are_right_after_random_prunes(  # noqa: PLR0915
     clocked: penstock.Log, clock: VirtualClock, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, dice = clocked, random.Random(seed)

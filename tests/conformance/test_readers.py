@@ -40,7 +40,7 @@ def contents(log: penstock.Log, number: int, reader: str = "r", group: str = "g"
 
 
 @pytest.mark.shows("S07")
-def test_a_claim_that_is_asked_for_again_is_the_same(log: penstock.Log, make_log: MakeLog) -> None:
+def test_repeating_a_claim_returns_the_same_claim(log: penstock.Log, make_log: MakeLog) -> None:
     ids = append_orders(log, 10)
     log.create_group("orders", "g")
     number = take(claims_of(log), limit=6)
@@ -53,7 +53,7 @@ def test_a_claim_that_is_asked_for_again_is_the_same(log: penstock.Log, make_log
 
 
 @pytest.mark.shows("S07")
-def test_what_was_committed_is_settled_once_and_reads_the_same_afterwards(log: penstock.Log) -> None:
+def test_a_committed_claim_is_settled_once_and_reads_the_same_afterwards(log: penstock.Log) -> None:
     append_orders(log, 10)
     log.create_group("orders", "g")
     claims = claims_of(log)
@@ -72,7 +72,7 @@ def test_what_was_committed_is_settled_once_and_reads_the_same_afterwards(log: p
 
 
 @pytest.mark.shows("S07")
-def test_rows_and_ranges_are_one_claim_of_at_most_so_many_events(log: penstock.Log) -> None:
+def test_a_claim_of_rows_and_ranges_together_stays_within_its_limit(log: penstock.Log) -> None:
     ids = append_orders(log, 30)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
     lease = log.claim("orders", "g", limit=10, claimed_by="w")
@@ -118,7 +118,7 @@ def test_a_later_claim_is_held_for_days_before_anybody_reads_it(clocked: penstoc
 
 
 @pytest.mark.shows("S07")
-def test_a_claim_that_is_no_longer_whole_is_given_back_before_it_is_handed_out(log: penstock.Log) -> None:
+def test_an_incomplete_claim_is_released_before_it_is_handed_out(log: penstock.Log) -> None:
     ids = append_orders(log, 6)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
     lease = log.claim("orders", "g", limit=2, claimed_by="w")
@@ -135,7 +135,7 @@ def test_a_claim_that_is_no_longer_whole_is_given_back_before_it_is_handed_out(l
 
 
 @pytest.mark.shows("S07")
-def test_a_first_claim_that_nobody_wrote_down_comes_back_soon(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_a_first_claim_that_was_never_recorded_expires_soon(clocked: penstock.Log, clock: VirtualClock) -> None:
     append_orders(clocked, 4)
     clocked.create_group("orders", "g")
     claims = claims_of(clocked)
@@ -198,7 +198,7 @@ def test_a_settled_claim_whose_events_were_removed_cannot_be_read_again(log: pen
             claims.hold("r", one)
 
 
-def test_who_else_may_not(log: penstock.Log) -> None:
+def test_ordered_groups_unknown_readers_and_unknown_groups_are_refused(log: penstock.Log) -> None:
     append_orders(log, 4)
     log.create_group("orders", "g")
     log.create_group("orders", "other")
@@ -228,7 +228,7 @@ def test_who_else_may_not(log: penstock.Log) -> None:
         claims.settle_upto("r", number)
 
 
-def test_a_claim_stops_where_it_is_told_to_and_a_pause_gives_nothing(log: penstock.Log) -> None:
+def test_a_claim_stops_at_its_upper_bound_and_a_paused_group_gives_none(log: penstock.Log) -> None:
     append_orders(log, 4)
     end = log.end()
     append_orders(log, 4)
@@ -243,7 +243,7 @@ def test_a_claim_stops_where_it_is_told_to_and_a_pause_gives_nothing(log: pensto
     assert isinstance(claims.next("r", after=1, limit=100, upto=end), Idle)
 
 
-def test_a_filter_that_matches_rarely_is_passed_in_one_go(log: penstock.Log) -> None:
+def test_a_claim_skips_events_that_do_not_match_in_one_call(log: penstock.Log) -> None:
     append_orders(log, 3 * limits.PASS_STRETCH)
     log.append("orders", {}, type="rare")
     log.create_group("orders", "g", types=["rare"])
@@ -253,7 +253,7 @@ def test_a_filter_that_matches_rarely_is_passed_in_one_go(log: penstock.Log) -> 
 @pytest.mark.shows("S07", "X02")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("verb", ["claim", "settle", "release"])
-def test_killed_anywhere_a_claim_is_whole_or_not_there(
+def test_a_claim_killed_at_any_statement_is_complete_or_absent(
     make_log: MakeLog, clock: VirtualClock, log_url: str, verb: str
 ) -> None:
     def act(log: penstock.Log, group: str) -> None:
@@ -316,7 +316,7 @@ def _dies(url: str, clock: VirtualClock, point: CrashPoint, act: Any) -> None:
 
 
 @pytest.mark.shows("S07", "X10")
-def test_the_worker_role_is_enough(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_the_worker_role_suffices(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     with worker_role(postgres_log_url) as (url, _), penstock.open(url) as log:
         append_orders(log, 4)
         log.create_group("orders", "g")

@@ -24,7 +24,7 @@ def connected(url: str) -> Iterator[Connection]:
 
 
 @pytest.mark.shows("K41", "X10")
-def test_a_producer_appends_and_sees_its_answers(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_a_producer_can_append_and_see_the_results(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     secret = postgres_log.append("payroll", {"salary": 1}, type="t")
     with role_of("producer", postgres_log_url) as (url, _), penstock.open(url) as log, connected(url) as sql:
         first = log.append("orders", {"n": 1}, type="t", ordering_key="k", event_id=penstock.event_id("one"))
@@ -73,7 +73,7 @@ def test_a_producer_appends_and_sees_its_answers(postgres_log: penstock.Log, pos
         "select * from penstock.known_events('{}', (select array_agg(event_id) from penstock.events), '{}', '{}')",
     ],
 )
-def test_a_producer_does_nothing_else(postgres_log: penstock.Log, postgres_log_url: str, statement: str) -> None:
+def test_a_producer_can_do_nothing_else(postgres_log: penstock.Log, postgres_log_url: str, statement: str) -> None:
     postgres_log.append("payroll", {"salary": 1}, type="t")
     postgres_log.create_group("payroll", "g")
     with (
@@ -95,7 +95,7 @@ def test_a_forged_bucket_of_a_producer_is_refused(postgres_log: penstock.Log, po
 
 
 @pytest.mark.shows("X10")
-def test_a_worker_and_a_reader(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_a_worker_can_work_and_a_reader_can_only_read(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     with role_of("worker", postgres_log_url) as (url, _), penstock.open(url) as log:
         ids = append_orders(log, 6, ordering_key="k")
         log.create_group("orders", "g", ordering="key", retry=penstock.Retry(base_seconds=0, jitter=0))
@@ -125,9 +125,7 @@ def test_a_worker_and_a_reader(postgres_log: penstock.Log, postgres_log_url: str
 
 
 @pytest.mark.shows("X10")
-def test_roles_of_an_earlier_version_get_what_new_tables_need(
-    postgres_log: penstock.Log, postgres_log_url: str
-) -> None:
+def test_an_upgrade_grants_new_tables_to_existing_roles(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     """An upgrade sees from the rights of a role what it is; a producer of an earlier version could read events."""
     with (
         role_of("worker", postgres_log_url) as (worker, owner),
@@ -150,7 +148,7 @@ def test_roles_of_an_earlier_version_get_what_new_tables_need(
 
 
 @pytest.mark.shows("X10")
-def test_every_table_is_known_to_the_grants(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_every_table_is_granted_or_listed_as_not_granted(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     """A table that a migration adds has to be written by workers, or stand here as one that they do not write."""
     not_written = {
         *("events", "home", "pruned", "schema_version", "test_clock"),
@@ -168,7 +166,7 @@ def test_every_table_is_known_to_the_grants(postgres_log: penstock.Log, postgres
 
 
 @pytest.mark.shows("X10")
-def test_another_schema_has_roles_of_its_own(postgres: PostgresServer) -> None:
+def test_a_log_in_another_schema_grants_its_own_roles(postgres: PostgresServer) -> None:
     url = postgres.create_database()
     try:
         with penstock.open(f"{url}?schema=shop") as log, connected(url) as owner:

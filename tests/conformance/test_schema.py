@@ -50,7 +50,7 @@ def killed_at(url: str, number: int) -> bool:
 
 
 @pytest.mark.shows("K29")
-def test_an_upgrade_killed_anywhere_goes_on_where_it_stopped(empty_url: str) -> None:
+def test_an_upgrade_killed_at_any_step_continues_there(empty_url: str) -> None:
     counter = StatementCounter()
     number, deaths = 1, 0
     while killed_at(empty_url, number):
@@ -195,7 +195,7 @@ def test_the_printed_script_makes_the_same_schema(postgres: PostgresServer) -> N
         log.append("orders", {}, type="t")
 
 
-def test_two_logs_in_one_database_do_not_meet(postgres: PostgresServer) -> None:
+def test_two_logs_in_one_database_are_independent(postgres: PostgresServer) -> None:
     url = postgres.create_database()
     with penstock.open(url) as first, penstock.open(f"{url}?schema=second") as second:
         first.append("orders", {"n": 1}, type="t")

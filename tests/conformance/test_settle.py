@@ -88,7 +88,7 @@ def test_too_old_is_dead_and_retry_later_sets_the_delay(clocked: penstock.Log, c
 
 
 @pytest.mark.shows("K14")
-def test_permanent_is_dead_at_once_and_for_ever(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_permanent_is_dead_at_once_and_stays_dead(clocked: penstock.Log, clock: VirtualClock) -> None:
     first, second = append_orders(clocked, 2)
     clocked.create_group("orders", "g")
     answer = claim_lease(clocked).settle(failed={first: penstock.Permanent("never")}, dead={second: "gone"})
@@ -153,7 +153,7 @@ def test_a_wrong_token_on_a_live_lease_is_refused(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K15")
-def test_the_same_settle_again_is_answered_as_the_first(log: penstock.Log, log_url: str) -> None:
+def test_a_repeated_settle_returns_the_first_answer(log: penstock.Log, log_url: str) -> None:
     ids = append_orders(log, 5)
     log.create_group("orders", "g")
     lease = claim_lease(log)
@@ -167,7 +167,7 @@ def test_the_same_settle_again_is_answered_as_the_first(log: penstock.Log, log_u
         lease.settle()
 
 
-def test_outcomes_must_be_of_the_lease_and_agree(log: penstock.Log, log_url: str) -> None:
+def test_outcomes_must_belong_to_the_lease_and_not_contradict_each_other(log: penstock.Log, log_url: str) -> None:
     ids = append_orders(log, 3)
     log.create_group("orders", "g")
     lease = claim_lease(log, limit=2)
@@ -218,7 +218,7 @@ def test_an_expired_range_comes_back_as_ranges(clocked: penstock.Log, clock: Vir
 
 @pytest.mark.shows("K16", "X07")
 @pytest.mark.parametrize("ordering", [None, "key"])
-def test_the_message_that_kills_its_worker_ends_dead_and_alone(
+def test_an_event_that_kills_its_worker_ends_dead_and_no_other_does(
     clocked: penstock.Log, clock: VirtualClock, ordering: str | None
 ) -> None:
     """The worker dies whenever the poison is in its lease; everything else must get through."""
@@ -288,7 +288,7 @@ def test_rows_of_a_lost_list_come_back_in_sixteen_parts(
 
 
 @pytest.mark.shows("K44")
-def test_a_part_that_is_lost_again_is_cut_again_and_what_died_alone_stays_alone(
+def test_a_part_that_is_lost_again_is_split_again_and_a_lone_suspect_stays_alone(
     clocked: penstock.Log, clock: VirtualClock
 ) -> None:
     log = clocked
@@ -313,7 +313,7 @@ def test_a_part_that_is_lost_again_is_cut_again_and_what_died_alone_stays_alone(
 
 
 @pytest.mark.shows("K45", "K46")
-def test_failures_beyond_the_finished_part_get_rows_and_the_range_steps_over_them(clocked: penstock.Log) -> None:
+def test_failures_among_released_events_get_rows_and_the_range_skips_them(clocked: penstock.Log) -> None:
     log = clocked
     ids = append_orders(log, 6)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=1, jitter=0))
@@ -327,7 +327,7 @@ def test_failures_beyond_the_finished_part_get_rows_and_the_range_steps_over_the
 
 
 @pytest.mark.shows("K17")
-def test_a_release_gives_the_untouched_end_back_as_a_range(clocked: penstock.Log, log_url: str) -> None:
+def test_a_release_returns_the_untouched_tail_as_a_range(clocked: penstock.Log, log_url: str) -> None:
     ids = append_orders(clocked, 1_000)
     clocked.create_group("orders", "g")
     lease = claim_lease(clocked, limit=1_000)

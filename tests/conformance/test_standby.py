@@ -98,7 +98,7 @@ def test_writes_on_a_standby_are_refused(pair: tuple[str, str]) -> None:
 
 
 @pytest.mark.shows("K49")
-def test_a_promoted_standby_is_a_log_like_any_other() -> None:
+def test_a_promoted_standby_accepts_writes() -> None:
     settings: dict[str, str | int] = {"wal_level": "replica"}
     with PostgresServer(settings=settings) as primary:
         standby = PostgresServer(settings=settings)
@@ -139,7 +139,7 @@ def dumped(server: PostgresServer, url: str, into: str) -> None:
 
 
 @pytest.mark.shows("K49")
-def test_a_restored_log_waits_for_its_repair(postgres: PostgresServer, postgres_log_url: str) -> None:
+def test_a_restored_log_refuses_work_until_it_is_repaired(postgres: PostgresServer, postgres_log_url: str) -> None:
     with penstock.open(postgres_log_url) as log:
         ids = append_orders(log, 10)
         log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
@@ -177,7 +177,7 @@ def test_a_restored_log_waits_for_its_repair(postgres: PostgresServer, postgres_
 
 
 @pytest.mark.shows("K49")
-def test_a_logical_subscriber_waits_until_it_is_a_log_of_its_own(
+def test_a_logical_subscriber_refuses_work_until_it_is_repaired(
     servers: tuple[PostgresServer, PostgresServer], pair: tuple[str, str]
 ) -> None:
     primary, _ = servers

@@ -63,7 +63,7 @@ def test_the_age_of_a_keyed_group_is_that_of_its_oldest_unfinished_event(
 
 
 @pytest.mark.shows("K33")
-def test_the_age_of_a_filtered_group_is_not_that_of_what_it_does_not_want(
+def test_the_age_of_a_filtered_group_ignores_events_it_does_not_match(
     clocked: penstock.Log, clock: VirtualClock
 ) -> None:
     log = clocked
@@ -164,7 +164,7 @@ def test_the_tally_stays_small_with_many_streams(
 
 
 @pytest.mark.shows("K38")
-def test_one_counts_the_log_and_the_others_do_not_wait(
+def test_one_session_counts_the_log_and_the_others_do_not_wait(
     make_log: MakeLog, log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tally, "TALLY_EVERY", 10)
@@ -189,7 +189,9 @@ def test_one_counts_the_log_and_the_others_do_not_wait(
 
 
 @pytest.mark.shows("K38")
-def test_reap_and_stats_ask_as_much_for_many_groups_as_for_few(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_reap_and_stats_run_as_many_statements_for_many_groups_as_for_few(
+    clocked: penstock.Log, clock: VirtualClock
+) -> None:
     log = clocked
     append_orders(log, 20)
     log.reap()  # notes the horizon for standbys

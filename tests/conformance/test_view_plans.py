@@ -54,14 +54,16 @@ def look(sql: psycopg.Connection[Any], group: str, rest: str) -> tuple[list[int]
 
 @pytest.mark.shows("K37")
 @pytest.mark.parametrize("group", ["behind", "rewound"])
-def test_some_of_what_waits(backlog: psycopg.Connection[Any], group: str) -> None:
+def test_a_limited_query_of_pending_deliveries_reads_little(backlog: psycopg.Connection[Any], group: str) -> None:
     found, plan = look(backlog, group, "state = 'PENDING' limit 20")
     assert len(found) == 20 and read_rows(plan, "events") <= 100, "nothing is sorted, and the limit ends it"
 
 
 @pytest.mark.shows("K37")
 @pytest.mark.parametrize(("group", "low"), [("behind", "(select min(cursor) from penstock.lane)"), ("rewound", "0")])
-def test_the_oldest_of_what_waits(backlog: psycopg.Connection[Any], group: str, low: str) -> None:
+def test_the_oldest_pending_deliveries_are_found_without_reading_the_backlog(
+    backlog: psycopg.Connection[Any], group: str, low: str
+) -> None:
     """The order of lanes and ranges is not known to the plan: name how far to look, as the reference says."""
     rest = f'state = \'PENDING\' and "offset" <= {low} + 1000 order by "offset" limit 20'
     found, plan = look(backlog, group, rest)
@@ -70,7 +72,7 @@ def test_the_oldest_of_what_waits(backlog: psycopg.Connection[Any], group: str, 
 
 
 @pytest.mark.shows("K37")
-def test_the_newest_that_are_finished_of_a_group_far_behind(backlog: psycopg.Connection[Any]) -> None:
+def test_the_newest_finished_deliveries_of_a_lagging_group_are_found_quickly(backlog: psycopg.Connection[Any]) -> None:
     newest = list(range(DONE, DONE - 10, -1))
     found, plan = look(backlog, "behind", "state = 'PUBLISHED' order by \"offset\" desc limit 10")
     assert found == newest

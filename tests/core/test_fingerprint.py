@@ -45,14 +45,14 @@ def test_a_key_error_two_calls_deep_says_class_place_and_traceback() -> None:
     assert "return order[name]" in failure.traceback, "the source line is shown"
 
 
-def test_what_differs_from_event_to_event_does_not_make_another_kind() -> None:
+def test_values_that_differ_by_event_do_not_change_the_kind() -> None:
     one = caught(fail, f"order 17 of 'c-1' ({uuid.uuid4()}) took 3.5 s at 0x7f00aa")
     other = caught(fail, f"order 4,711 of 'c-2' ({uuid.uuid4()}) took 12 s at 0x7f00bb")
     assert one.fingerprint == other.fingerprint and one.message != other.message
     assert caught(screen, {}, "a").fingerprint == caught(screen, {}, "b").fingerprint
 
 
-def test_class_place_code_and_words_make_another_kind() -> None:
+def test_class_place_code_and_words_change_the_kind() -> None:
     kinds = [
         caught(fail, "no stock"),
         caught(fail, "no such customer"),
@@ -65,7 +65,7 @@ def test_class_place_code_and_words_make_another_kind() -> None:
     assert all(one.fingerprint and one.fingerprint.startswith(f"{fingerprint.VERSION}-") for one in kinds)
 
 
-def test_a_traceback_is_made_for_the_first_of_a_kind_and_ever_more_rarely_after_it() -> None:
+def test_tracebacks_are_made_for_the_first_of_a_kind_and_then_less_and_less_often() -> None:
     fingerprint._seen.clear()
     made = [number for number in range(1, 101) if caught(fail, "again").traceback is not None]
     assert made == [1, 2, 4, 8, 16, 32, 64]

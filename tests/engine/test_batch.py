@@ -55,7 +55,9 @@ def every_call_is_an_attempt_of_its_own(notes: Path) -> None:
 
 @pytest.mark.parametrize("handler", [handlers.plain, handlers.coroutine], ids=["plain", "async"])
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_one_call_for_many_events(log: penstock.Log, notes: Path, isolation: str, handler: Any) -> None:
+def test_a_batch_handler_gets_many_events_in_one_call(
+    log: penstock.Log, notes: Path, isolation: str, handler: Any
+) -> None:
     append(log, [None] * 1000)
     run_local_until_drained(log, subscription(handler, batch=100, isolation=isolation))
     sizes = [len(call) for call in calls(notes)]
@@ -64,7 +66,7 @@ def test_one_call_for_many_events(log: penstock.Log, notes: Path, isolation: str
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_an_outcome_for_each(log: penstock.Log, notes: Path, isolation: str) -> None:
+def test_a_batch_handler_returns_an_outcome_for_each_event(log: penstock.Log, notes: Path, isolation: str) -> None:
     append(log, [None, "text", "error", "dead", "later", "fine", None])
     run_local_until_drained(log, subscription(handlers.plain, batch=50, isolation=isolation))
     assert outcomes(log) == {
@@ -91,7 +93,9 @@ def test_effects_belong_to_their_event(log: penstock.Log, isolation: str) -> Non
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 @pytest.mark.shows("K46")
-def test_a_raise_is_cut_down_to_its_culprits(log: penstock.Log, notes: Path, isolation: str) -> None:
+def test_an_exception_is_narrowed_down_to_the_events_that_cause_it(
+    log: penstock.Log, notes: Path, isolation: str
+) -> None:
     acts: list[str | None] = [None] * 300
     acts[7], acts[150], acts[151], acts[299] = "raise", "permanent", "raise_once", "raise"
     append(log, acts)
@@ -121,7 +125,7 @@ def found_code(log: penstock.Log, n: int) -> str | None:
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_a_wrong_answer_blames_the_handler_and_in_the_end_its_event(log: penstock.Log, isolation: str) -> None:
+def test_an_invalid_return_value_is_narrowed_down_to_its_event(log: penstock.Log, isolation: str) -> None:
     append(log, [None, "odd", None, "stranger", None])
     run_local_until_drained(log, subscription(handlers.plain, batch=50, isolation=isolation))
     found = outcomes(log)
@@ -129,7 +133,7 @@ def test_a_wrong_answer_blames_the_handler_and_in_the_end_its_event(log: penstoc
     assert {found[n][:2] for n in (1, 3, 5)} == {("PUBLISHED", 0)}
 
 
-def test_an_answer_of_the_wrong_kind(log: penstock.Log) -> None:
+def test_an_invalid_return_type_or_context_call_fails_the_events(log: penstock.Log) -> None:
     append(log, [None] * 3)
     run_local_until_drained(log, subscription(handlers.always_a_list, batch=10, isolation="inline"))
     assert set(outcomes(log).values()) == {("DEAD", 2, "invalid_handler")}
@@ -166,7 +170,7 @@ def test_a_call_holds_one_event_per_key_and_keys_keep_their_order(
 
 
 @pytest.mark.parametrize("what, code", [("exit", "process_died"), ("hang", "timed_out")])
-def test_a_death_or_a_hang_among_many_is_found(log: penstock.Log, notes: Path, what: str, code: str) -> None:
+def test_a_death_or_a_hang_is_narrowed_down_to_its_event(log: penstock.Log, notes: Path, what: str, code: str) -> None:
     create_done_table(log.store.url)
     acts: list[str | None] = [None] * 40
     acts[20] = what
@@ -180,14 +184,14 @@ def test_a_death_or_a_hang_among_many_is_found(log: penstock.Log, notes: Path, w
     every_call_is_an_attempt_of_its_own(notes)
 
 
-def test_a_target_that_is_down_blames_nobody(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_target_counts_no_failure(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.core.circuit.CIRCUIT_FIRST_SECONDS", 0.01)
     append(log, [None, "down_once", None])
     run_local_until_drained(log, subscription(handlers.plain, batch=10))
     assert {(state, failures) for state, failures, _ in outcomes(log).values()} == {("PUBLISHED", 0)}
 
 
-def test_several_calls_at_once(log: penstock.Log, notes: Path) -> None:
+def test_batch_calls_run_concurrently(log: penstock.Log, notes: Path) -> None:
     acts: list[str | None] = [None] * 200
     acts[50] = "raise"
     append(log, acts)
@@ -239,7 +243,7 @@ def test_random_calls_end_as_expected(log: penstock.Log, notes: Path, seed: int)
     every_call_is_an_attempt_of_its_own(notes)
 
 
-def test_a_slow_call_does_not_shrink_what_it_is_given() -> None:
+def test_a_slow_call_does_not_shrink_the_batch() -> None:
     pace = Pace(batch_seconds=2, batch_size=50_000, least=500)
     assert pace.limit == 500
     for _ in range(5):
@@ -251,7 +255,7 @@ def test_a_slow_call_does_not_shrink_what_it_is_given() -> None:
     assert pace.limit < 500, "but for danger"
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_batch_settings_are_refused() -> None:
     for wrong in (0, -1, 2.5, True, "many", 50_001):
         with pytest.raises(penstock.InvalidInput, match="batch"):
             Policy(batch=wrong)  # type: ignore[arg-type]
@@ -263,7 +267,7 @@ def test_what_cannot_be_is_refused() -> None:
         app.subscribe("orders", group="g")(handlers.plain)
 
 
-def test_in_a_harness_and_alone() -> None:
+def test_batch_handlers_run_in_a_harness_and_by_run_handler() -> None:
     app = penstock.App(name="shop")
     app.subscribe("orders", group="g", batch=10, retry=RETRY_AT_ONCE)(screen)
     with Harness(app) as harness:

@@ -12,5 +12,5 @@ from tests.support.logs import MakeLog
 
 @pytest.mark.shows("K16", "K18", "K42", "K45", "K46")
 @pytest.mark.timeout(300)
-def test_engines_that_are_killed_stopped_and_frozen(make_log: MakeLog, log_url: str, tmp_path: Path) -> None:
+def test_killed_stopped_and_frozen_engines_lose_nothing(make_log: MakeLog, log_url: str, tmp_path: Path) -> None:
     run_chaos(make_log(), log_url, tmp_path, seed=7, events=40, seconds=4)

@@ -78,7 +78,9 @@ def check(log: penstock.Log, url: str, clock: VirtualClock, stream: str, base: l
 @pytest.mark.shows("X02", "K27")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_at_every_statement(make_log: MakeLog, clock: VirtualClock, log_url: str, when: str) -> None:
+def test_an_engine_killed_at_any_statement_loses_nothing(
+    make_log: MakeLog, clock: VirtualClock, log_url: str, when: str
+) -> None:
     log = make_log(clock=clock)
     create_done_table(log_url)
     fill(log, "whole")
@@ -101,7 +103,9 @@ def test_killed_at_every_statement(make_log: MakeLog, clock: VirtualClock, log_u
 
 
 @pytest.mark.shows("X02", "K27")
-def test_the_engine_is_killed_by_its_own_handler(make_log: MakeLog, clock: VirtualClock, log_url: str) -> None:
+def test_an_event_that_kills_the_engine_ends_dead_and_no_other_does(
+    make_log: MakeLog, clock: VirtualClock, log_url: str
+) -> None:
     """Between handle and settle: effects are recorded, neighbours are done, and nobody is left to settle."""
     log = make_log(clock=clock)
     create_done_table(log_url)

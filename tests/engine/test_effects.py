@@ -45,7 +45,9 @@ def test_an_sql_error_of_one_event_fails_that_event_only(
 
 @ISOLATION
 @pytest.mark.shows("K27")
-def test_what_its_key_did_behind_the_culprit_is_done_again(log: penstock.Log, log_url: str, isolation: str) -> None:
+def test_later_events_of_a_key_run_again_without_the_failed_one(
+    log: penstock.Log, log_url: str, isolation: str
+) -> None:
     """The state of the later event rested on the culprit's: it must be made anew without it."""
     create_done_table(log_url)
     append(log, None, "bad_sql", None)
@@ -69,14 +71,14 @@ def test_an_emitted_id_that_is_taken_fails_its_event_only(log: penstock.Log, log
 
 @ISOLATION
 @pytest.mark.shows("K27")
-def test_a_value_in_hand_is_not_the_stored_one(log: penstock.Log, isolation: str) -> None:
+def test_changing_a_value_read_from_state_does_not_change_the_state(log: penstock.Log, isolation: str) -> None:
     append(log, None, None)
     run_local_until_drained(log, subscription(handlers.mutating, isolation=isolation))
     assert log.state("orders", "g", "k") == {"mine": [1]}
 
 
 @pytest.mark.shows("K27")
-def test_state_is_forgotten_in_time(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_state_expires_after_its_ttl(clocked: penstock.Log, clock: VirtualClock) -> None:
     append(clocked, None)
     run_local_until_drained(clocked, subscription(handlers.forgetting, isolation="inline"))
     assert clocked.state("orders", "g", "k") == {"short": 1, "long": 1}
@@ -115,7 +117,9 @@ def test_two_engines_on_one_key_lose_no_update(log_url: str) -> None:
 
 
 @pytest.mark.shows("K27")
-def test_idempotency_key_and_token(log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_has_its_own_idempotency_key_and_a_later_token(
+    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     event = log.append("orders", {}, type="t", ordering_key="k")
     run_local_until_drained(log, subscription(handlers.keyed_by_id))
@@ -126,7 +130,7 @@ def test_idempotency_key_and_token(log: penstock.Log, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.shows("K15", "K27")
-def test_a_lease_that_was_taken_away_leaves_no_effect(log: penstock.Log, log_url: str) -> None:
+def test_a_lease_that_was_ended_by_a_rewind_leaves_no_effect(log: penstock.Log, log_url: str) -> None:
     """The group is rewound while its handler works: what the old lease wanted does not happen, the new one's does."""
     create_done_table(log_url)
     append(log, None, None)
@@ -143,7 +147,7 @@ def test_a_lease_that_was_taken_away_leaves_no_effect(log: penstock.Log, log_url
 
 
 @pytest.mark.shows("K27")
-def test_a_chain_of_groups_is_drained_to_its_end(log: penstock.Log, log_url: str) -> None:
+def test_until_drained_waits_for_groups_that_feed_each_other(log: penstock.Log, log_url: str) -> None:
     create_done_table(log_url)
     append(log, *[None] * 50)
     run_local_until_drained(

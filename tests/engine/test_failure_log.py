@@ -19,7 +19,7 @@ def some(count: int) -> Events:
     return Events(RowColumns(rows), "orders", None)
 
 
-def test_one_kind_of_error_is_told_a_few_times_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_kind_of_error_is_logged_a_few_times_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     told = FailureLog(clock=lambda: now)
     failures = {place: fingerprint.of_text("KeyError", f"no {place}", "KeyError") for place in range(99)}

@@ -47,7 +47,7 @@ def test_effects_of_neighbours_happen_exactly_once(log: penstock.Log, log_url: s
 
 
 @pytest.mark.shows("S01", "K27")
-def test_inline_handlers_that_raise(log: penstock.Log, log_url: str) -> None:
+def test_inline_handlers_that_raise_fail_only_their_event(log: penstock.Log, log_url: str) -> None:
     create_done_table(log_url)
     log.append_many(
         "orders",
@@ -102,7 +102,7 @@ def test_async_handlers_time_out_and_die_alone(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K16")
-def test_a_process_that_dies_between_two_events_blames_nobody(
+def test_a_process_that_dies_between_two_events_counts_no_failure(
     log: penstock.Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from penstock.engine.isolation.process import HandlerProcess

@@ -30,7 +30,7 @@ SLOW = 0.02
 
 @pytest.mark.shows("K17")
 @pytest.mark.parametrize("isolation", ["process", "inline"])
-def test_a_slow_handler_shows_progress(log: penstock.Log, isolation: str) -> None:
+def test_a_slow_handlers_finished_events_are_settled_before_the_rest(log: penstock.Log, isolation: str) -> None:
     """The first lease would take twelve times its time: what is finished is settled, the rest comes back as a range."""
     log.append_many("orders", [{"payload": {"seconds": SLOW}, "type": "t"}] * 64)
     engine = LocalEngine(log, [subscription(handlers.slow, batch_seconds=0.1, isolation=isolation)])
@@ -138,7 +138,7 @@ def test_deaths_with_successes_between_them_do_not_pause(log: penstock.Log) -> N
 
 
 @pytest.mark.shows("K26")
-def test_a_resumed_group_gets_ten_more(log: penstock.Log) -> None:
+def test_a_resumed_group_is_paused_after_ten_more_deaths(log: penstock.Log) -> None:
     log.append_many("orders", [{"payload": {"do": "exit"}, "type": "t"}] * 30)
     poor = subscription(handlers.plain, batch_size=1, retry=penstock.Retry(max_attempts=2, base_seconds=0))
     assert run_local_until_drained(log, poor).paused
@@ -159,7 +159,7 @@ def test_without_order_a_failing_event_delays_nobody(log: penstock.Log, log_url:
 
 
 @pytest.mark.shows("K18", "K36")
-def test_a_lease_ends_early_when_much_of_it_waits_behind_one_key(log: penstock.Log, log_url: str) -> None:
+def test_a_lease_ends_early_when_many_of_its_events_wait_for_one_key(log: penstock.Log, log_url: str) -> None:
     """Each event that waits becomes a row; what was not begun goes back as a range, and is not looked at one by one."""
     create_done_table(log_url)
     failing = 700  # in the third lease, which is long enough
@@ -180,7 +180,7 @@ def test_a_lease_ends_early_when_much_of_it_waits_behind_one_key(log: penstock.L
 
 @pytest.mark.shows("K18", "X07")
 @pytest.mark.parametrize("on_dead", ["continue", "halt"])
-def test_order_by_key_with_failures_deaths_and_two_engines(log_url: str, on_dead: str) -> None:
+def test_order_by_key_holds_with_failures_deaths_and_two_engines(log_url: str, on_dead: str) -> None:
     create_done_table(log_url)
     dice = random.Random(7)
     keys = [f"k{dice.randrange(12)}" for _ in range(300)]
@@ -269,7 +269,7 @@ def test_an_unavailable_target_opens_the_circuit(
 
 
 @pytest.mark.shows("K13")
-def test_max_age_ends_it(log: penstock.Log) -> None:
+def test_a_retried_event_is_dead_when_it_reaches_max_age(log: penstock.Log) -> None:
     log.append("orders", {"do": "raise"}, type="t")
     retry = penstock.Retry(max_attempts=1000, base_seconds=0.001, factor=1, jitter=0, max_age_seconds=0.3)
     run_local_until_drained(log, subscription(handlers.plain, retry=retry))
@@ -293,7 +293,7 @@ def test_several_handlers_share_a_group_and_the_first_match_handles(log: penstoc
     assert len(log.deliveries("orders", "g")) == 2
 
 
-def test_an_event_that_no_handler_wants_any_more_is_dead(log: penstock.Log) -> None:
+def test_an_event_without_a_matching_handler_is_dead(log: penstock.Log) -> None:
     log.append("orders", {}, type="order.created")
     log.create_group("orders", "g", retry=RETRY_AT_ONCE)
     log.bind("orders", "g", types=["order.paid"])  # forward only: what came before is still the group's
@@ -303,7 +303,7 @@ def test_an_event_that_no_handler_wants_any_more_is_dead(log: penstock.Log) -> N
 
 
 @pytest.mark.shows("K20")
-def test_a_drain_ends_before_what_is_dated_and_halted(log: penstock.Log, log_url: str) -> None:
+def test_until_drained_does_not_wait_for_delayed_and_halted_events(log: penstock.Log, log_url: str) -> None:
     import datetime
 
     create_done_table(log_url)

@@ -63,7 +63,7 @@ def check_once(log: penstock.Log, url: str, events: int) -> None:
 
 @pytest.mark.shows("K42")
 @pytest.mark.parametrize("how", ["before", "after"])
-def test_a_connection_cut_at_any_statement(
+def test_a_connection_cut_at_any_statement_loses_nothing(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, how: Cut
 ) -> None:
     create_done_table(postgres_log_url)
@@ -79,7 +79,7 @@ def test_a_connection_cut_at_any_statement(
 
 @pytest.mark.shows("K42")
 @pytest.mark.parametrize("how", ["before", "after"])
-def test_a_connection_cut_at_every_second_commit(
+def test_connections_cut_at_every_second_commit_lose_nothing(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, how: Cut
 ) -> None:
     create_done_table(postgres_log_url)
@@ -105,7 +105,7 @@ def test_a_connection_cut_at_every_second_commit(
 
 
 @pytest.mark.shows("K42")
-def test_a_cut_behind_the_read_of_a_lease_does_not_claim_another(
+def test_a_connection_cut_while_reading_a_lease_does_not_claim_another(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was claimed is read again, not claimed again: no lease is left to expire."""
@@ -132,7 +132,7 @@ def test_a_cut_behind_the_read_of_a_lease_does_not_claim_another(
 
 
 @pytest.mark.shows("K42")
-def test_what_other_verbs_say_about_a_cut(
+def test_no_verb_raises_a_raw_driver_error_after_a_cut(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
     """Not a raw error of the driver among them, wherever the cut is."""
@@ -166,7 +166,7 @@ def test_what_other_verbs_say_about_a_cut(
 
 @pytest.mark.shows("K42")
 @pytest.mark.parametrize("end", ["restart", "kill"])
-def test_a_server_that_restarts(end: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_restart_loses_nothing(end: str, caplog: pytest.LogCaptureFixture) -> None:
     with PostgresServer() as server:
         url = server.create_database()
         with penstock.open(url) as log, caplog.at_level(logging.WARNING, "penstock"):
@@ -217,7 +217,7 @@ def test_sessions_that_ended_while_they_were_idle_cost_no_wait(
 
 
 @pytest.mark.shows("K42")
-def test_a_server_that_takes_no_writes(
+def test_an_engine_waits_for_a_read_only_server(
     postgres_log: penstock.Log, postgres_log_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     create_done_table(postgres_log_url)
@@ -251,7 +251,9 @@ def test_a_server_that_takes_no_writes(
 
 @pytest.mark.shows("K42")
 @pytest.mark.parametrize("verb", ["append_many", "append", "reap", "claim"])
-def test_a_pause_between_two_statements(postgres_log_url: str, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+def test_a_transaction_that_the_server_ends_while_idle_writes_nothing(
+    postgres_log_url: str, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
     """The server ends a transaction that waits for too long: nothing was written, and it is said so."""
     from penstock.stores.postgres import transaction
 
@@ -293,14 +295,14 @@ def _sleepers(connection: psycopg.Connection[Any]) -> bool:
 
 
 @pytest.mark.shows("K42")
-def test_too_many_connections_are_said(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_too_many_connections_are_reported(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     with worker_role(postgres_log_url) as (url, owner):
         owner.execute(f"alter role {url.partition('//')[2].partition('@')[0]} connection limit 0")
         with pytest.raises(StoreUnavailable, match="too many connections"):
             penstock.open(url)
 
 
-def test_an_outage_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_logged_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     outage = Outage(lambda: now)
     with caplog.at_level(logging.WARNING, "penstock"):
@@ -314,7 +316,7 @@ def test_an_outage_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> 
     assert "waiting for the database" in caplog.messages[0] and "back after 100.0 s" in caplog.messages[-1]
 
 
-def test_a_commit_nobody_heard_of_is_waited_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_commit_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     answers: list[Any] = [CommitUnknown(), StoreReadOnly("No."), "done"]
 
     def do() -> Any:

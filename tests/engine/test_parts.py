@@ -57,7 +57,7 @@ def test_turns_hand_out_everything_once_and_in_order_per_key(keys: list[str | No
         assert mine == sorted(mine)
 
 
-def test_state_as_a_mapping() -> None:
+def test_state_behaves_as_a_mapping() -> None:
     known = LeaseState({"k": {"n": 1, "list": [1]}})
     state = KeyState(known.of("k"))
     assert dict(state) == {"n": 1, "list": [1]} and len(state) == 2 and "n" in state and "m" not in state
@@ -86,7 +86,7 @@ def test_state_as_a_mapping() -> None:
 
 
 @pytest.mark.shows("K18")
-def test_leases_get_smaller_while_much_of_them_waits_behind_failed_keys() -> None:
+def test_leases_get_smaller_while_many_events_wait_for_failed_keys() -> None:
     """Each event that waits becomes a row; a smaller lease holds less of a key."""
     pace = Pace(batch_seconds=2, batch_size=50_000)
     for _ in range(5):

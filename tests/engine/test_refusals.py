@@ -32,7 +32,7 @@ ODD = {
 
 @pytest.mark.shows("K27")
 @pytest.mark.parametrize("isolation", ["process", "inline"])
-def test_what_cannot_be_stored_fails_its_event_only(log: penstock.Log, log_url: str, isolation: str) -> None:
+def test_effects_that_cannot_be_stored_fail_only_their_event(log: penstock.Log, log_url: str, isolation: str) -> None:
     create_done_table(log_url)
     log.append_many(
         "orders",
@@ -51,7 +51,7 @@ def test_what_cannot_be_stored_fails_its_event_only(log: penstock.Log, log_url: 
 @pytest.mark.shows("K27")
 @pytest.mark.parametrize("do", ["sql", "bad_sql"])
 @pytest.mark.parametrize("ordering", [None, "key"])
-def test_state_is_exact_over_chunks_and_deaths(
+def test_state_is_exact_across_chunks_and_deaths(
     log: penstock.Log, log_url: str, do: str, ordering: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process dies in a later chunk than the first SQL: its successor must not mix old state over new."""
@@ -65,7 +65,7 @@ def test_state_is_exact_over_chunks_and_deaths(
 
 
 @pytest.mark.shows("K27")
-def test_a_refused_event_takes_back_only_what_rests_on_it(log: penstock.Log, log_url: str) -> None:
+def test_a_refused_event_releases_only_later_events_of_its_key(log: penstock.Log, log_url: str) -> None:
     create_done_table(log_url)
     log.append("seen", {"first": True}, type="event.seen", event_id=penstock.event_id("taken"))
     for key, do in (("a", "taken_id"), ("b", None), ("b", "taken_id"), ("a", None)):
@@ -78,7 +78,7 @@ def test_a_refused_event_takes_back_only_what_rests_on_it(log: penstock.Log, log
 
 @pytest.mark.shows("K27", "X03")
 @pytest.mark.parametrize("do", [None, "bad_sql", "taken_id"])
-def test_a_lost_answer_is_asked_for_again(
+def test_a_settle_is_repeated_when_its_answer_is_lost(
     log: penstock.Log, log_url: str, do: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The settle committed and nobody heard of it: the second one must say the same, and is answered like the first."""
@@ -103,7 +103,7 @@ def test_a_lost_answer_is_asked_for_again(
 
 @pytest.mark.shows("K27")
 @pytest.mark.postgres
-def test_a_constraint_that_waits_for_the_commit_fails_its_event_only(postgres_log: penstock.Log) -> None:
+def test_a_deferred_constraint_fails_only_its_event(postgres_log: penstock.Log) -> None:
     with raw(postgres_log.store.url) as sql:
         sql("create table parent (n bigint primary key)")
         sql(
@@ -119,7 +119,7 @@ def test_a_constraint_that_waits_for_the_commit_fails_its_event_only(postgres_lo
 
 
 @pytest.mark.parametrize("isolation", ["process", "inline"])
-def test_a_settle_that_is_impossible_blames_the_event_that_makes_it_so(
+def test_an_impossible_settle_is_narrowed_down_to_its_event(
     log: penstock.Log, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it is: leases get smaller until the culprit stands alone, and the engine goes on."""
@@ -139,14 +139,14 @@ def test_a_settle_that_is_impossible_blames_the_event_that_makes_it_so(
 
 
 @pytest.mark.shows("S01")
-def test_a_death_when_time_is_up_finds_its_culprit_in_smaller_leases(log: penstock.Log) -> None:
+def test_a_death_after_the_time_limit_is_narrowed_down_to_its_event(log: penstock.Log) -> None:
     log.append_many("orders", [{"payload": {"do": "exit" if n == 1 else None}, "type": "t"} for n in range(4)])
     run_local_until_drained(log, subscription(handlers.dies_late, concurrency=4, batch_seconds=0.2))
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert (dead.offset, dead.failures) == (2, 2)
 
 
-def test_a_coroutine_that_nobody_awaits_is_a_failure(log: penstock.Log) -> None:
+def test_a_returned_coroutine_is_a_failure(log: penstock.Log) -> None:
     log.append("orders", {}, type="t")
     run_local_until_drained(log, subscription(handlers.returns_a_coroutine, isolation="inline"))
     (dead,) = log.deliveries("orders", "g", state="DEAD")
@@ -162,7 +162,7 @@ def test_an_object_with_an_async_call_is_awaited(
     assert read_notes(tmp_path / "notes") == [["1", "called"]]
 
 
-def test_plain_and_async_handlers_do_not_mix() -> None:
+def test_a_group_cannot_mix_plain_and_async_handlers() -> None:
     app = penstock.App("sqlite:///none.db")
     app.subscribe("orders", group="g", types=["a"])(handlers.plain)
     with pytest.raises(penstock.PolicyConflict, match="async"):

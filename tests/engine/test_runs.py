@@ -64,7 +64,7 @@ def running(log: penstock.Log, **policy: Any) -> Iterator[Running]:
 
 
 @pytest.mark.shows("K42", "J17")
-def test_a_run_has_a_row_that_lives_and_ends(log: penstock.Log) -> None:
+def test_a_run_has_a_row_with_a_heartbeat_and_an_outcome(log: penstock.Log) -> None:
     with running(log) as run:
         (row,) = log.runs()
         assert (row.app, row.engine, row.groups, row.wanted) == ("shop", "local", ("orders/g",), "run")
@@ -86,7 +86,7 @@ def test_a_run_has_a_row_that_lives_and_ends(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("J17")
-def test_a_quiet_run_claims_nothing_new_until_it_is_told_to(log: penstock.Log) -> None:
+def test_a_quiet_run_claims_nothing_until_it_is_resumed(log: penstock.Log) -> None:
     with running(log) as run:
         (row,) = log.runs()
         log.append("orders", {}, type="t")
@@ -107,7 +107,7 @@ def wait_for_beats(log: penstock.Log, count: int) -> None:
         wait_until(lambda before=before: log.runs()[0].heartbeat_at > before)  # type: ignore[misc]
 
 
-def test_an_error_that_ends_a_run_is_its_outcome(log: penstock.Log) -> None:
+def test_an_error_that_ends_a_run_is_recorded_as_its_outcome(log: penstock.Log) -> None:
     log.create_group("orders", "g", types=["other.*"])
     run = Running(log)
     run.thread.join(PATIENCE_SECONDS)
@@ -131,7 +131,7 @@ def test_a_run_without_a_heartbeat_counts_as_lost(clocked: penstock.Log, clock: 
     assert [one.state for one in clocked.runs()] == ["running"]
 
 
-def test_what_is_wanted_of_a_run_that_is_over_changes_nothing(log: penstock.Log) -> None:
+def test_requests_to_an_ended_run_change_nothing(log: penstock.Log) -> None:
     run = log.start_run(new_run())
     log.end_run(run, "stopped")
     log.end_run(run, "failed: something else")  # the first outcome counts
@@ -149,7 +149,7 @@ def test_what_is_wanted_of_a_run_that_is_over_changes_nothing(log: penstock.Log)
 
 
 @pytest.mark.shows("K42")
-def test_a_run_waits_for_a_database_that_is_away(postgres_log_url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_waits_for_a_lost_database(postgres_log_url: str, caplog: pytest.LogCaptureFixture) -> None:
     name = postgres_log_url.rpartition("/")[2]
     maintenance = postgres_log_url.rpartition("/")[0] + "/postgres"
     with (
@@ -182,7 +182,7 @@ def test_several_logs_see_each_others_runs(log: penstock.Log, make_log: MakeLog)
 
 
 @pytest.mark.shows("K38")
-def test_an_engine_reaps_its_own_groups_alone(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_an_engine_reaps_only_its_own_groups(clocked: penstock.Log, clock: VirtualClock) -> None:
     for group in ("g", "other"):
         clocked.create_group("orders", group)
         clocked.append("orders", {}, type="t")

@@ -69,7 +69,7 @@ def _written(steps: list[Step]) -> dict[str, Any]:
 @pytest.mark.shows("K27")
 @pytest.mark.parametrize("types", [None, ["t"]], ids=["short", "long"])
 @given(plans=PLANS)
-def test_state_of_a_lease_against_a_model(types: list[str] | None, plans: list[Plan]) -> None:
+def test_the_state_of_a_lease_matches_a_model(types: list[str] | None, plans: list[Plan]) -> None:
     report, seen = _run(plans, types)
     now = {key: dict(BEFORE.get(key, {})) for key in KEYS}
     together: dict[str, dict[str, Any]] = {}
@@ -96,7 +96,7 @@ def test_state_of_a_lease_against_a_model(types: list[str] | None, plans: list[P
 
 @pytest.mark.shows("K27")
 @pytest.mark.parametrize("types", [None, ["t"]], ids=["short", "long"])
-def test_a_state_that_was_replaced_fails_its_event(types: list[str] | None) -> None:
+def test_replacing_the_whole_state_fails_the_event(types: list[str] | None) -> None:
     """Assigned as a whole it would be lost, so it is refused."""
     app = penstock.App("sqlite:///unused.db")
 

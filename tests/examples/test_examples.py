@@ -60,7 +60,7 @@ def shop(log_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
 
 
 @pytest.mark.shows("K01")
-def test_shop_writes_order_and_event_together_or_neither(shop: httpx.Client, log: penstock.Log, log_url: str) -> None:
+def test_shop_commits_order_and_event_together_or_neither(shop: httpx.Client, log: penstock.Log, log_url: str) -> None:
     def order(count: int, product: str = "teapot") -> httpx.Response:
         return shop.post("/orders", json={"customer": "ada", "product": product, "count": count})
 
@@ -114,7 +114,7 @@ def test_fraud_scores_once_and_alerts(log: penstock.Log, log_url: str, tmp_path:
 @pytest.mark.timeout(300)
 @on_postgres
 @pytest.mark.shows("S09")
-def test_revenue_windows_go_on_where_they_stopped(spark: Any, log: penstock.Log, log_url: str, run: Run) -> None:
+def test_revenue_windows_continue_after_a_restart(spark: Any, log: penstock.Log, log_url: str, run: Run) -> None:
     run("revenue/sales.py")
     run("revenue/app.py")
     sales = load_file(EXAMPLES / "revenue" / "sales.py").sales
@@ -161,7 +161,9 @@ def geocoder(spark: Any) -> Iterator[Any]:
 @pytest.mark.timeout(300)
 @on_postgres
 @pytest.mark.shows("K13", "K14")
-def test_enrichment_gets_through_a_moody_service(geocoder: Any, log: penstock.Log, log_url: str, run: Run) -> None:
+def test_enrichment_completes_despite_an_unreliable_service(
+    geocoder: Any, log: penstock.Log, log_url: str, run: Run
+) -> None:
     run("enrichment/parcels.py")
     run("enrichment/app.py")
     with raw(log_url) as sql:
@@ -211,7 +213,7 @@ def test_lake_has_every_click_once(spark: Any, log: penstock.Log, tmp_path: Path
 @pytest.mark.timeout(300)
 @on_sqlite
 @pytest.mark.shows("S06", "K23")
-def test_notebook_from_append_to_redrive(
+def test_notebook_runs_from_append_to_redrive(
     spark: Any, log: penstock.Log, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("notebook/walkthrough.py")

@@ -15,7 +15,7 @@ from tests.support.logs import MakeLog
 
 
 @pytest.mark.shows("K09")
-def test_two_hundred_thousand_events_of_sixteen_hostile_writers(make_log: MakeLog, log_url: str) -> None:
+def test_sixteen_hostile_writers_lose_none_of_200_000_events(make_log: MakeLog, log_url: str) -> None:
     kept = check_nothing_is_lost(make_log, log_url, writers=16, rounds=1_400, most=24)
     assert kept >= 200_000
 

@@ -28,7 +28,7 @@ GIGABYTE = 260_000  # events of 4 kB
 
 
 @pytest.mark.shows("S02")
-def test_one_percent_poison_in_200_000(spark: Any, postgres_log: library.Log) -> None:
+def test_one_percent_poison_in_200_000_is_dead_and_nothing_else_is(spark: Any, postgres_log: library.Log) -> None:
     log = postgres_log
     bad = {n for n in range(COUNT) if n % 100 == 7}
     for stream, skip in (("orders", set[int]()), ("clean", bad)):
@@ -47,7 +47,7 @@ def test_one_percent_poison_in_200_000(spark: Any, postgres_log: library.Log) ->
 
 
 @pytest.mark.shows("S03")
-def test_whoever_is_killed_nothing_is_lost(tmp_path: Path, postgres_log_url: str) -> None:
+def test_random_kills_of_driver_jvm_and_workers_lose_nothing(tmp_path: Path, postgres_log_url: str) -> None:
     """The driver, its JVM, a Python worker or a handler's process, at random; then a run to the end."""
     library.open(postgres_log_url).close()
     shop, chance = SparkShop(tmp_path, postgres_log_url), random.Random(20)
@@ -73,7 +73,7 @@ def test_whoever_is_killed_nothing_is_lost(tmp_path: Path, postgres_log_url: str
     assert left == 0
 
 
-def test_a_gigabyte_through_a_driver_of_512_mb(tmp_path: Path, postgres_log: library.Log) -> None:
+def test_a_gigabyte_passes_with_a_driver_of_512_mb(tmp_path: Path, postgres_log: library.Log) -> None:
     """Neither the events nor the rows of a pipeline pass the driver."""
     padding = "x" * 4_000
     for first in range(0, GIGABYTE, 10_000):

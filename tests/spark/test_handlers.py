@@ -124,7 +124,7 @@ def _a_claimer(log: penstock.Log) -> int:
 
 
 @pytest.mark.shows("S01")
-def test_who_claims_says_where_it_runs(spark: Any, log: penstock.Log, notes: Path) -> None:
+def test_claimed_by_names_host_executor_and_process(spark: Any, log: penstock.Log, notes: Path) -> None:
     log.append_many("orders", [{"payload": {"seconds": 1.0}, "type": "t"}] * 2)
     with engine_on_spark(spark, log, subscription(handlers.slow)):
         wait_until(lambda: bool(read_notes(notes)))
@@ -134,7 +134,7 @@ def test_who_claims_says_where_it_runs(spark: Any, log: penstock.Log, notes: Pat
 
 
 @pytest.mark.shows("S12")
-def test_a_stop_reaches_the_slices_at_once_and_gives_back_the_rest(spark: Any, log: penstock.Log, notes: Path) -> None:
+def test_a_stop_ends_the_slices_at_once_and_releases_the_rest(spark: Any, log: penstock.Log, notes: Path) -> None:
     log.append_many("orders", [{"payload": {"seconds": 0.05}, "type": "t"}] * 400)
     with engine_on_spark(spark, log, subscription(handlers.slow, batch_seconds=60)) as engine:
         wait_until(lambda: len(read_notes(notes)) > 4)
@@ -155,7 +155,7 @@ def test_more_groups_than_slots_all_get_their_turn(spark: Any, log: penstock.Log
 
 
 @pytest.mark.shows("K42")
-def test_a_group_that_is_deleted_ends_no_run(spark: Any, log: penstock.Log) -> None:
+def test_a_run_survives_a_deleted_group(spark: Any, log: penstock.Log) -> None:
     """Its slices wait for a new one; the other groups go on."""
     both = [subscription(handlers.plain, group=name) for name in ("g", "h")]
     with engine_on_spark(spark, log, *both) as engine:
@@ -169,7 +169,7 @@ def test_a_group_that_is_deleted_ends_no_run(spark: Any, log: penstock.Log) -> N
         assert not engine.wait(0), "it ended by itself"
 
 
-def test_a_slice_tells_the_driver_and_hears_it() -> None:
+def test_a_slice_and_the_driver_exchange_messages() -> None:
     heard: dict[int, dict[str, int]] = {}
     board = Switchboard("127.0.0.1", heard.__setitem__)
     stopped: list[str] = []
@@ -208,7 +208,7 @@ def test_a_slice_stops_when_its_driver_is_gone() -> None:
         assert stopped.wait(60)
 
 
-def test_a_slice_without_a_line_works_to_the_end_of_its_time(log: penstock.Log) -> None:
+def test_a_slice_without_a_connection_to_the_driver_works_until_its_time_is_up(log: penstock.Log) -> None:
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20)
     one = subscription(handlers.plain)
     declare(log, one, "test")
@@ -221,7 +221,9 @@ def test_a_slice_without_a_line_works_to_the_end_of_its_time(log: penstock.Log) 
 
 
 @pytest.mark.shows("S15")
-def test_a_slice_costs_by_its_leases_and_not_by_its_events(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_of_a_slice_depends_on_leases_not_on_events(
+    log: penstock.Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The cause of the figure: no statement and no Spark row for an event that goes well."""
     statements = StatementCounter()
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20_000)

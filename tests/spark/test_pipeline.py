@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.mark.shows("S04")
-def test_every_event_passes_once(log: penstock.Log, log_url: str, spark: Any) -> None:
+def test_a_pipeline_writes_every_event_once(log: penstock.Log, log_url: str, spark: Any) -> None:
     append_orders_of_two_types(log, 3_000)
     create_numbers_table(log_url)
     counted = run_pipeline_until_drained(
@@ -97,7 +97,7 @@ def casting(batch: Any) -> Any:
 
 
 @pytest.mark.shows("S04")
-def test_sql_that_refuses_a_row_behind_a_shuffle(log: penstock.Log, log_url: str, spark: Any) -> None:
+def test_a_row_that_fails_after_a_shuffle_fails_only_its_event(log: penstock.Log, log_url: str, spark: Any) -> None:
     append_orders_of_two_types(log, 100)
     create_numbers_table(log_url)
     run_pipeline_until_drained(log, spark, pipeline(casting, sinks.Table("numbers")))
@@ -138,7 +138,7 @@ def crowded(batch: Any) -> Any:
 
 
 @pytest.mark.shows("S04")
-def test_what_the_jobs_of_a_lease_do_not_reach_comes_back(
+def test_events_beyond_the_job_limit_of_a_lease_are_released(
     postgres_log: penstock.Log, postgres_log_url: str, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.spark.pipelines.bisect.PIPELINE_JOBS", 6)
@@ -155,7 +155,7 @@ def test_what_the_jobs_of_a_lease_do_not_reach_comes_back(
     assert "odd 7" in {str(one.last_error).rpartition(": ")[2] for one in postgres_log.deliveries("orders", "g")}
 
 
-def test_a_long_batch_is_given_back_when_the_pipeline_stops(
+def test_a_long_batch_is_released_when_the_pipeline_stops(
     postgres_log: penstock.Log, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import threading
@@ -198,7 +198,7 @@ def refused(log: penstock.Log, spark: Any, function: Any, sink: Any) -> str:
     return str(caught.value.message)
 
 
-def test_what_is_wrong_with_function_and_sink_is_said_at_the_start(
+def test_errors_of_function_and_sink_are_reported_at_the_start(
     log: penstock.Log, log_url: str, spark: Any, tmp_path: Any
 ) -> None:
     from pyspark.sql import functions as f
@@ -273,7 +273,7 @@ def test_only_the_columns_that_are_used_are_read(spark: Any) -> None:
     assert list(used_columns(spark, lambda batch: batch.limit(batch.count()))) == list(COLUMNS)
 
 
-def test_a_column_that_is_used_after_all_is_read_after_all(log: penstock.Log, log_url: str, spark: Any) -> None:
+def test_a_column_that_is_first_used_later_is_still_read(log: penstock.Log, log_url: str, spark: Any) -> None:
     """A function that shows another face at the start."""
     calls: list[int] = []
 

@@ -41,7 +41,7 @@ def test_two_drivers_share_a_group(postgres_log: penstock.Log, postgres_log_url:
     assert stored_numbers(postgres_log_url) == sorted(list(range(100)) * rounds)
 
 
-def test_a_table_that_is_gone_for_a_while_blames_no_event(
+def test_a_missing_table_counts_no_failure(
     postgres_log: penstock.Log, postgres_log_url: str, spark: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     create_numbers_table(postgres_log_url)
@@ -62,7 +62,7 @@ def test_a_table_that_is_gone_for_a_while_blames_no_event(
 
 
 @pytest.mark.shows("S05")
-def test_a_database_that_is_away_for_a_while_loses_nothing(spark: Any) -> None:
+def test_a_lost_database_loses_no_event(spark: Any) -> None:
     with PostgresServer() as server, penstock.open(server.create_database()) as log:
         create_numbers_table(log.store.url)
         append_orders_of_two_types(log, 400)

@@ -33,7 +33,7 @@ def shop(tmp_path: Path, postgres_log_url: str) -> SparkShop:
 
 
 @pytest.mark.shows("S12")
-def test_a_live_summary_a_graceful_stop_and_one_line(shop: SparkShop) -> None:
+def test_a_run_shows_a_live_summary_stops_gracefully_and_ends_with_one_line(shop: SparkShop) -> None:
     """On a terminal: counts per outcome while it runs; Ctrl-C gives back what was not started."""
     shop.append(3, bad=True)
     shop.append(400, seconds=0.05)
@@ -82,7 +82,7 @@ def test_a_killed_driver_loses_nothing(shop: SparkShop) -> None:
 
 @pytest.mark.shows("S14")
 @pytest.mark.timeout(300)
-def test_two_executors_share_a_group_and_one_goes_on_alone(shop: SparkShop) -> None:
+def test_two_executors_share_a_group_and_one_continues_alone(shop: SparkShop) -> None:
     shop.append(800, seconds=0.02)
     script = [sys.executable, "-m", "tests.support.children.two_executors", shop.directory / "shop.py", shop.url]
     root = Path(__file__).parents[2]
@@ -114,7 +114,7 @@ def test_a_sqlite_log_needs_a_local_master(command: Command, tmp_path: Path) -> 
         ("import penstock\napp = penstock.App()", (), 2, "invalid_input"),
     ],
 )
-def test_what_is_wrong_with_an_app(
+def test_errors_of_an_app_are_reported_before_spark_starts(
     command: Command,
     tmp_path: Path,
     text: str,
@@ -127,7 +127,7 @@ def test_what_is_wrong_with_an_app(
     assert (refused.code, refused.error) == (code, error)
 
 
-def test_java_is_found_brought_along_or_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_is_found_bundled_or_reported_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))  # no Java here
     brought = java.find_java()
@@ -152,7 +152,7 @@ def test_java_is_found_brought_along_or_asked_for(tmp_path: Path, monkeypatch: p
     assert nowhere.value.code == "java_missing"
 
 
-def test_masters() -> None:
+def test_a_master_is_completed_with_slots_and_retries() -> None:
     assert session.complete("local[3]") == "local[3,8]" and session.complete("local[3,2]") == "local[3,2]"
     assert session.complete("local") == "local[1,8]" and session.complete("yarn") == "yarn"
     assert session.slots_of(session.complete(None)) >= 1 and not session.is_local("local-cluster[2,1,1024]")

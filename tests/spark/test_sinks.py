@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(300)
     ("kind", "when", "block"),
     [("table", "before", "settled"), ("stream", "after", "settled"), ("parquet", "after", "settled")],
 )
-def test_a_driver_is_killed_and_every_row_is_there_once(
+def test_a_killed_driver_leaves_every_row_once(
     postgres_log: penstock.Log, postgres_log_url: str, spark: Any, tmp_path: Path, kind: str, when: str, block: str
 ) -> None:
     """Every step of every sink is in tests/prove."""
@@ -39,7 +39,7 @@ def test_a_driver_is_killed_and_every_row_is_there_once(
 
 
 @pytest.mark.parametrize("kind", ["upsert", "stream", "parquet"])
-def test_the_worker_role_is_enough(
+def test_the_worker_role_suffices(
     postgres_log: penstock.Log, postgres_log_url: str, spark: Any, tmp_path: Path, kind: str
 ) -> None:
     place = str(tmp_path / "lake")
@@ -175,7 +175,7 @@ def test_parquet_in_an_object_store(postgres_log: penstock.Log, spark: Any, buck
     assert [one for one in hidden if one.type == fs.FileType.File] == []
 
 
-def test_a_batch_of_your_own_has_a_name_for_its_events(postgres_log: penstock.Log, spark: Any) -> None:
+def test_foreach_batch_gets_a_name_that_identifies_its_events(postgres_log: penstock.Log, spark: Any) -> None:
     append_orders_of_two_types(postgres_log, 30)
     seen: dict[str, list[int]] = {}
 
@@ -197,7 +197,7 @@ def test_a_batch_of_your_own_has_a_name_for_its_events(postgres_log: penstock.Lo
     assert sorted(n for found in seen.values() if len(found) <= 5 or found[0] for n in found) == list(range(20))
 
 
-def test_what_dead_drivers_put_aside_is_dropped(log: penstock.Log, log_url: str, spark: Any) -> None:
+def test_rows_staged_by_dead_drivers_are_dropped(log: penstock.Log, log_url: str, spark: Any) -> None:
     append_orders_of_two_types(log, 3)
     log.create_group("orders", "g", retry=penstock.Retry(max_attempts=2, base_seconds=0, jitter=0))
     lease = log.claim("orders", "g", claimed_by="dead")

@@ -61,7 +61,7 @@ def pushing(request: pytest.FixtureRequest, spark: Any) -> Any:
 
 
 @pytest.mark.shows("S06")
-def test_events_come_as_they_were_appended(spark: Any, log: penstock.Log, log_url: str) -> None:
+def test_events_are_read_as_they_were_appended(spark: Any, log: penstock.Log, log_url: str) -> None:
     due = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
     log.append("other", {}, type="t")
     log.append("orders", {"n": 1}, type="order.created", ordering_key="k", partition_key="p")
@@ -105,7 +105,7 @@ def test_partitions_are_equal_though_streams_share_the_offsets(spark: Any, log: 
 
 
 @pytest.mark.shows("S06")
-def test_counts_that_are_known_already_are_not_counted_again(log: penstock.Log) -> None:
+def test_partitions_use_known_counts(log: penstock.Log) -> None:
     """Cuts are equal with the running count of the log, without it, and from the middle of a block on."""
     for size in (9_000, 7_000, 4_000):
         append_orders(log, size)
@@ -145,7 +145,7 @@ def test_reading_stops_at_the_horizon(spark: Any, postgres_log: penstock.Log, po
 
 
 @pytest.mark.shows("S06")
-def test_a_loaded_frame_stays_as_it_is(spark: Any, log: penstock.Log, log_url: str) -> None:
+def test_a_loaded_frame_does_not_change(spark: Any, log: penstock.Log, log_url: str) -> None:
     append_orders(log, 3)
     frame = load(spark, log_url)
     assert frame.count() == 3
@@ -211,7 +211,7 @@ def test_dead_letters_bring_their_payload(spark: Any, worked: penstock.Log, log_
 
 
 @pytest.mark.shows("S06")
-def test_attempts_that_failed(spark: Any, worked: penstock.Log, log_url: str) -> None:
+def test_failed_attempts_can_be_read(spark: Any, worked: penstock.Log, log_url: str) -> None:
     found = load(spark, log_url, what="attempts", group="a").orderBy("offset").collect()
     assert [(row["outcome"], row["error"], row["attempt"], row["claimed_by"]) for row in found] == [
         ("failed", "not yet", 1, "w-1"),
@@ -284,7 +284,7 @@ def test_filters_that_are_asked_for_reach_the_database(
 
 
 @pytest.mark.shows("S06")
-def test_what_is_pushed_is_not_read(worked: penstock.Log, log_url: str) -> None:
+def test_pushed_filters_limit_what_is_read(worked: penstock.Log, log_url: str) -> None:
     schema = StructType([StructField("offset", LongType()), StructField("event_type", StringType())])
 
     def read(what: str, *filters: Any) -> tuple[int, list[Any]]:
@@ -331,7 +331,9 @@ def test_what_is_pushed_is_not_read(worked: penstock.Log, log_url: str) -> None:
     ],
     ids=lambda one: "-".join(map(str, one)) if isinstance(one, dict) else "",
 )
-def test_what_is_wrong_is_said_in_plain_words(spark: Any, tmp_path: Path, options: dict[str, str], words: str) -> None:
+def test_invalid_options_are_refused_with_clear_errors(
+    spark: Any, tmp_path: Path, options: dict[str, str], words: str
+) -> None:
     url = f"sqlite:///{tmp_path}/log.db"
     with pytest.raises(AnalysisException) as caught:
         load(spark, **{"url": url, **options}).count()
@@ -339,14 +341,14 @@ def test_what_is_wrong_is_said_in_plain_words(spark: Any, tmp_path: Path, option
 
 
 @pytest.mark.shows("S06")
-def test_a_schema_of_ones_own_cannot_invent_columns(spark: Any, log_url: str) -> None:
+def test_a_user_schema_cannot_add_columns(spark: Any, log_url: str) -> None:
     frame = spark.read.schema("offset string").format("penstock").options(url=log_url, stream="orders").load()
     with pytest.raises(AnalysisException, match="events have no column offset string"):
         frame.count()
 
 
 @pytest.mark.shows("S06")
-def test_a_database_that_is_not_there(spark: Any) -> None:
+def test_an_unreachable_database_is_reported(spark: Any) -> None:
     with pytest.raises(PySparkException, match="store_unavailable") as caught:
         load(spark, "postgresql://user:hunter2@127.0.0.1:1/none").count()
     assert "hunter2" not in str(caught.value)
@@ -372,7 +374,7 @@ def test_a_sqlite_file_is_read_on_its_own_machine_only(
 
 
 @pytest.mark.shows("S06")
-def test_registering_by_hand_tells_the_master(spark: Any, log: penstock.Log, log_url: str) -> None:
+def test_registering_by_hand_sets_the_master_for_workers(spark: Any, log: penstock.Log, log_url: str) -> None:
     append_orders(log, 2)
     penstock.spark.register(spark)
     assert spark.sparkContext.environment["PENSTOCK_SPARK_MASTER"] == "local[2,8]"

@@ -77,7 +77,7 @@ def test_available_now_takes_what_is_there_and_settles_the_last_batch_too(
 
 
 @pytest.mark.shows("S07")
-def test_a_row_has_everything_an_event_has(spark: Any, log: penstock.Log, log_url: str, checkpoint: Path) -> None:
+def test_a_row_has_every_field_of_an_event(spark: Any, log: penstock.Log, log_url: str, checkpoint: Path) -> None:
     sent = log.append(
         "orders", {"n": 1}, type="order.created", ordering_key="c-1", headers={"tenant": "eu"}, metadata={"by": "me"}
     )
@@ -129,7 +129,7 @@ def test_a_query_may_begin_before_its_first_event(
 
 
 @pytest.mark.shows("S07")
-def test_a_batch_whose_sink_died_comes_again_as_it_was(
+def test_a_batch_whose_sink_died_is_repeated_unchanged(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, checkpoint: Path
 ) -> None:
     log, url = postgres_log, postgres_log_url
@@ -254,7 +254,7 @@ def test_a_lost_claim_fails_the_query_until_it_is_skipped(
 
 
 @pytest.mark.shows("S07")
-def test_a_claim_lost_after_its_batch_was_written_is_said_once_and_comes_again(
+def test_a_claim_lost_after_its_batch_was_written_fails_once_and_its_events_return(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, checkpoint: Path
 ) -> None:
     log, url = postgres_log, postgres_log_url
@@ -274,7 +274,7 @@ def test_a_claim_lost_after_its_batch_was_written_is_said_once_and_comes_again(
 
 
 @pytest.mark.shows("S07")
-def test_where_a_new_group_starts(
+def test_a_new_group_starts_where_the_options_say(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path
 ) -> None:
     log, url = postgres_log, postgres_log_url
@@ -304,7 +304,7 @@ def test_where_a_new_group_starts(
         ({"group": "ordered"}, "ordered_group"),
     ],
 )
-def test_bad_options_are_refused_in_our_words(
+def test_bad_options_are_refused_with_our_own_errors(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path, options: dict[str, str], words: str
 ) -> None:
     postgres_log.create_group("orders", "ordered", ordering="key")

@@ -87,7 +87,7 @@ def test_columns_without_a_payload_become_one(spark: Any, log: penstock.Log, log
 
 
 @pytest.mark.shows("S08")
-def test_payloads_of_every_kind(spark: Any, log: penstock.Log, log_url: str) -> None:
+def test_payloads_of_every_type_are_stored(spark: Any, log: penstock.Log, log_url: str) -> None:
     write(spark.sql("select named_struct('a', 1, 'b', array(1, 2)) as payload"), log_url, type="struct")
     write(spark.sql("select map('k', 1.5D) as payload"), log_url, type="map")
     write(spark.sql("select X'00FF' as payload, 'image/png' as content_type"), log_url, type="bytes")
@@ -126,7 +126,7 @@ def test_events_that_were_read_can_be_written_to_another_stream(spark: Any, log:
         ("headers", None, [("a", "\0")], "[invalid_input] headers"),
     ],
 )
-def test_every_rule_of_an_append_holds(
+def test_a_write_checks_every_rule_of_an_append(
     log: penstock.Log, log_url: str, column: str, good: Any, bad: Any, words: str
 ) -> None:
     kind = pa.map_(pa.string(), pa.string()) if column == "headers" else None
@@ -144,7 +144,7 @@ def test_every_rule_of_an_append_holds(
 
 
 @pytest.mark.shows("S08")
-def test_one_bad_row_and_nothing_is_appended(spark: Any, log: penstock.Log, log_url: str) -> None:
+def test_one_bad_row_fails_the_whole_write(spark: Any, log: penstock.Log, log_url: str) -> None:
     frame = spark.range(0, 10, 1, 2).selectExpr("'{}' as payload", "if(id = 7, 'a b', 'a') as type")
     with pytest.raises(PySparkException) as caught:
         write(frame, log_url)
@@ -303,7 +303,7 @@ def batch_writer(url: str, **more: Any) -> PenstockBatchWriter:
 
 
 @pytest.mark.shows("S08")
-def test_of_two_attempts_only_the_named_one_counts(log: penstock.Log, log_url: str) -> None:
+def test_only_the_committed_attempt_of_a_task_counts(log: penstock.Log, log_url: str) -> None:
     writer = batch_writer(log_url)
     twin, counts = writer.write(iter([batch(1, 2)])), writer.write(iter([batch(1), batch(2)]))
     other = writer.write(iter([batch(3)]))
@@ -403,7 +403,7 @@ def test_known_ids_are_appended_once_and_never_as_something_else(log: penstock.L
 
 
 @pytest.mark.shows("S08")
-def test_rows_that_are_gone_are_not_forgotten_in_silence(
+def test_committing_rows_that_were_dropped_is_an_error(
     clocked: penstock.Log, clock: VirtualClock, log_url: str
 ) -> None:
     log = clocked
@@ -421,7 +421,7 @@ def test_rows_that_are_gone_are_not_forgotten_in_silence(
 
 @pytest.mark.shows("S08")
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_driver_killed_anywhere_in_its_commit(
+def test_a_driver_killed_anywhere_in_its_commit_appends_once(
     log: penstock.Log, log_url: str, when: str, make_log: Callable[..., penstock.Log]
 ) -> None:
     """Every statement of a commit is a place to die; the next driver brings the batch again."""

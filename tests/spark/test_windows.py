@@ -120,7 +120,9 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.shows("S09")
-def test_tumbling_windows(spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path) -> None:
+def test_tumbling_windows_are_exact(
+    spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path
+) -> None:
     from pyspark.sql.functions import window
 
     rows = run_trace(
@@ -141,7 +143,9 @@ def test_tumbling_windows(spark: Any, postgres_log: penstock.Log, postgres_log_u
 
 
 @pytest.mark.shows("S09")
-def test_sliding_windows(spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path) -> None:
+def test_sliding_windows_are_exact(
+    spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path
+) -> None:
     from pyspark.sql.functions import window
 
     rows = run_trace(
@@ -168,7 +172,9 @@ def test_sliding_windows(spark: Any, postgres_log: penstock.Log, postgres_log_ur
 
 
 @pytest.mark.shows("S09")
-def test_session_windows(spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path) -> None:
+def test_session_windows_are_exact(
+    spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path
+) -> None:
     from pyspark.sql.functions import col, session_window
 
     rows = run_trace(
@@ -205,7 +211,9 @@ def visits() -> Any:
 
 
 @pytest.mark.shows("S09")
-def test_transform_with_state(spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path) -> None:
+def test_transform_with_state_is_exact(
+    spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path
+) -> None:
     rows = run_trace(
         spark,
         postgres_log,

@@ -16,7 +16,7 @@ from tests.support.raw_sql import raw
 
 
 @pytest.mark.shows("K39")
-def test_a_key_that_is_no_text(tmp_path: Path) -> None:
+def test_a_key_that_is_not_utf8_stops_nothing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/log.db"
     penstock.open(url).close()
     with raw(url) as sql:

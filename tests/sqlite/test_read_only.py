@@ -95,7 +95,7 @@ PLACES: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.shows("K39")
 @pytest.mark.parametrize("place", PLACES)
-def test_what_may_only_be_read_can_be_inspected(folder: Path, place: str) -> None:
+def test_a_read_only_file_can_be_inspected(folder: Path, place: str) -> None:
     url = make(folder)
     before = sorted(folder.iterdir())
     PLACES[place](folder)
@@ -109,7 +109,7 @@ def test_what_may_only_be_read_can_be_inspected(folder: Path, place: str) -> Non
 
 
 @pytest.mark.shows("K39")
-def test_it_is_read_while_somebody_else_writes(folder: Path) -> None:
+def test_a_read_only_file_can_be_read_while_another_process_writes(folder: Path) -> None:
     """The writer's files beside the database are there: what it commits is seen."""
     url = make(folder)
     with penstock.open(url) as writer:
@@ -126,7 +126,7 @@ def test_it_is_read_while_somebody_else_writes(folder: Path) -> None:
 
 
 @pytest.mark.shows("K39")
-def test_the_command_line_shows_it(folder: Path) -> None:
+def test_the_command_line_shows_a_read_only_file(folder: Path) -> None:
     from penstock.cli.app import run
 
     url = make(folder)

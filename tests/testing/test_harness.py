@@ -52,7 +52,7 @@ def payloads(emitted: list[Emitted]) -> list[Any]:
 # --- what a drain does ----------------------------------------------------------------------------------------------
 
 
-def test_a_drain_handles_what_is_due_and_says_how_much(url: str | None) -> None:
+def test_a_drain_handles_what_is_due_and_counts_it(url: str | None) -> None:
     with Harness(shop(), url=url) as harness:
         assert harness.drain() == Drained()
         for number in range(3):
@@ -110,7 +110,7 @@ def test_permanent_is_dead_and_retry_later_waits_as_long_as_it_says(url: str | N
         assert harness.drain() == Drained(failed=1)
 
 
-def test_an_ordered_key_is_held_back_behind_a_failure(url: str | None) -> None:
+def test_a_failure_holds_back_later_events_of_its_key(url: str | None) -> None:
     calls: list[int] = []
     with Harness(shop(calls, ordering="key"), url=url) as harness:
         harness.append("orders", {"id": 1, "raise": "fail"}, ordering_key="ada")
@@ -193,7 +193,7 @@ def test_a_refused_effect_fails_its_own_event(url: str | None) -> None:
         assert payloads(harness.emitted("scored")) == [1, 2]
 
 
-def test_types_binding_and_pause_are_the_groups_own(url: str | None) -> None:
+def test_types_binding_and_pause_of_the_group_apply(url: str | None) -> None:
     seen: list[str] = []
     app = App()
 
@@ -279,7 +279,7 @@ def test_a_drain_of_async_handlers_is_refused_where_a_loop_runs_already() -> Non
     asyncio.run(main())
 
 
-def test_what_ends_the_test_ends_the_drain_and_gives_the_lease_back() -> None:
+def test_an_exception_that_ends_the_test_ends_the_drain_and_releases_the_lease() -> None:
     calls: list[int] = []
     app = App()
 
@@ -299,7 +299,7 @@ def test_what_ends_the_test_ends_the_drain_and_gives_the_lease_back() -> None:
     assert calls == [1, 1, 2]
 
 
-def test_a_drain_without_end_is_given_up() -> None:
+def test_an_endless_drain_times_out() -> None:
     app = App()
 
     @app.subscribe("ping", group="ping")
@@ -335,7 +335,7 @@ def test_a_handler_cannot_drain() -> None:
 # --- the log of its own ---------------------------------------------------------------------------------------------
 
 
-def test_the_apps_own_log_is_left_alone_and_comes_back() -> None:
+def test_the_apps_own_log_is_untouched_and_restored() -> None:
     app = shop()
     before = app.url
     with Harness(app) as harness:
@@ -358,7 +358,7 @@ def test_two_harnesses_share_nothing() -> None:
         assert other.log.streams() == []
 
 
-def test_a_url_is_used_as_it_is_and_kept(tmp_path: Path) -> None:
+def test_a_given_url_is_used_and_its_data_kept(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
     with Harness(shop(), url=url) as harness:
         harness.append("orders", {"id": 1}, ordering_key="ada")
@@ -372,7 +372,7 @@ def test_a_url_is_used_as_it_is_and_kept(tmp_path: Path) -> None:
         assert harness.state("fraud", "ada") == {"seen": 2}
 
 
-def test_the_clock_is_the_tests_own_if_it_brings_one() -> None:
+def test_a_given_clock_is_used() -> None:
     clock = VirtualClock()
     clock.advance(1000)
     with Harness(shop(), clock=clock) as harness:
@@ -411,7 +411,7 @@ def test_append_takes_every_field() -> None:
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
-def test_a_group_that_nobody_declared_is_refused() -> None:
+def test_an_undeclared_group_is_refused() -> None:
     with Harness(shop()) as harness:
         for ask in (
             lambda: harness.drain("froud"),
@@ -443,7 +443,7 @@ def test_an_app_without_handlers_is_refused() -> None:
         pass
 
 
-def test_outside_its_block_a_harness_has_no_log() -> None:
+def test_a_harness_has_no_log_outside_its_block() -> None:
     harness = Harness(shop())
     for _ in range(2):
         with pytest.raises(penstock.InvalidInput, match="inside its block"):
@@ -456,7 +456,7 @@ def test_outside_its_block_a_harness_has_no_log() -> None:
                 pass
 
 
-def test_a_group_that_is_bound_otherwise_is_refused_and_everything_is_put_back(tmp_path: Path) -> None:
+def test_a_conflicting_binding_is_refused_and_the_app_is_restored(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/log.db"
     with penstock.open(url) as log:
         log.create_group("orders", "fraud", types=["other"])
@@ -467,7 +467,7 @@ def test_a_group_that_is_bound_otherwise_is_refused_and_everything_is_put_back(t
     assert app.url == before
 
 
-def test_a_settle_that_is_impossible_is_blamed_on_the_one_event_that_makes_it_so(
+def test_an_impossible_settle_fails_only_the_event_that_causes_it(
     url: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = App()
@@ -490,7 +490,7 @@ def test_a_settle_that_is_impossible_is_blamed_on_the_one_event_that_makes_it_so
 
 
 @pytest.mark.parametrize("error", [penstock.LeaseLost, penstock.StoreUnavailable])
-def test_trouble_with_the_log_reaches_the_test_and_the_lease_is_given_back(
+def test_a_store_error_reaches_the_test_and_the_lease_is_released(
     monkeypatch: pytest.MonkeyPatch, error: type[penstock.PenstockError]
 ) -> None:
     apply = penstock.Lease.apply

@@ -30,7 +30,7 @@ def clean() -> History:
 
 
 @pytest.mark.shows("X07")
-def test_a_clean_history_is_clean() -> None:
+def test_a_clean_history_has_no_violations() -> None:
     assert clean().check() == []
 
 

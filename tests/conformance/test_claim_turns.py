@@ -25,7 +25,7 @@ def counts(url: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.shows("K40")
-def test_a_stranger_cannot_stop_the_claims_of_a_group(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_a_foreign_lock_cannot_block_the_claims_of_a_group(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     """Any role can take any advisory lock; a row of `group_locks` only those who may work."""
     append_orders(postgres_log, 1)
     group = postgres_log.create_group("orders", "g")
@@ -47,7 +47,7 @@ def test_a_stranger_cannot_stop_the_claims_of_a_group(postgres_log: penstock.Log
 
 
 @pytest.mark.shows("K08")
-def test_a_server_that_prefers_another_isolation_level_hands_nothing_out_twice(postgres_log_url: str) -> None:
+def test_no_default_isolation_level_hands_an_event_out_twice(postgres_log_url: str) -> None:
     """A claim of one statement begins no transaction of its own, and gets the level of the server's choice: who waited
     for his turn in a snapshot would not see what was handed out meanwhile."""
     with psycopg.connect(postgres_log_url, autocommit=True) as owner:
@@ -71,7 +71,7 @@ def test_a_server_that_prefers_another_isolation_level_hands_nothing_out_twice(p
 
 
 @pytest.mark.shows("K40")
-def test_claimers_and_operators_of_a_group_come_one_at_a_time(postgres_log: penstock.Log) -> None:
+def test_claimers_and_operators_of_a_group_take_turns(postgres_log: penstock.Log) -> None:
     """The lock is a row's; another group's claims and a plain settle do not wait for it."""
     append_orders(postgres_log, 2)
     for name in ("g", "h"):
@@ -128,7 +128,7 @@ def test_a_lease_counts_its_outcomes(clocked: penstock.Log, clock: VirtualClock,
 
 
 @pytest.mark.shows("K31")
-def test_a_stretch_without_a_match_counts_nothing(log: penstock.Log, log_url: str) -> None:
+def test_a_range_without_a_match_counts_no_outcomes(log: penstock.Log, log_url: str) -> None:
     log.append_many("orders", [{"payload": {}, "type": "noise"} for _ in range(1_100)])
     log.create_group("orders", "g", types=["signal"])
     assert log.claim("orders", "g", claimed_by="w") is None
@@ -136,7 +136,7 @@ def test_a_stretch_without_a_match_counts_nothing(log: penstock.Log, log_url: st
 
 
 @pytest.mark.shows("K29")
-def test_a_claimers_look_shows_all_that_a_group_has(log: penstock.Log) -> None:
+def test_the_claim_query_returns_every_column_of_a_group(log: penstock.Log) -> None:
     """A column that a group gets must not be missing where it is claimed for."""
     log.create_group("orders", "g")
     with log.store.transaction() as tx:
@@ -146,7 +146,7 @@ def test_a_claimers_look_shows_all_that_a_group_has(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K40", "K42")
-def test_who_waits_for_a_group_that_is_made_anew_gets_the_new_one_or_hears_that_it_is_gone(log: penstock.Log) -> None:
+def test_waiting_for_a_recreated_group_gives_the_new_one_or_unknown_group(log: penstock.Log) -> None:
     """Never the new one without its turn. Claimers and an operator wait for a group that another one makes anew."""
     log.append("orders", {}, type="t")
     log.create_group("orders", "g")

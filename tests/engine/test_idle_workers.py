@@ -113,7 +113,7 @@ def prepare(log: penstock.Log, heard: Heard, act: str) -> int:
 
 @pytest.mark.shows("J10")
 @pytest.mark.parametrize("act", ["append", "append_many", "redrive", "replay", "rewind"])
-def test_a_worker_finds_by_looking_what_nobody_told_it(
+def test_an_idle_worker_finds_work_without_notifications(
     log: penstock.Log, make_log: MakeLog, only_look: None, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
     """Notifications are lost: on PostgreSQL nobody sends them, on SQLite there are none."""
@@ -129,7 +129,7 @@ def test_a_worker_finds_by_looking_what_nobody_told_it(
 
 
 @pytest.mark.shows("J10")
-def test_what_another_engine_gives_back_wakes_an_idle_one(
+def test_a_release_by_another_engine_wakes_an_idle_worker(
     log: penstock.Log, make_log: MakeLog, only_look: None
 ) -> None:
     heard = Heard()
@@ -182,7 +182,7 @@ def heard_by(connection: psycopg.Connection[Any]) -> int:
 
 
 @pytest.mark.shows("K31")
-def test_nobody_is_notified_while_nobody_waits(postgres_log_url: str) -> None:
+def test_no_notification_is_sent_while_no_worker_waits(postgres_log_url: str) -> None:
     with penstock.open(postgres_log_url) as log, listener(postgres_log_url) as connection:
         for _ in range(5):
             log.store.wakes._next = 0  # type: ignore[attr-defined]
@@ -201,7 +201,7 @@ def test_nobody_is_notified_while_nobody_waits(postgres_log_url: str) -> None:
 
 
 @pytest.mark.shows("K31")
-def test_a_burst_of_appends_notifies_once_in_a_while(postgres_log_url: str) -> None:
+def test_a_burst_of_appends_sends_few_notifications(postgres_log_url: str) -> None:
     with penstock.open(postgres_log_url) as log, listener(postgres_log_url) as connection:
         sight = log.store.sight()
         sight.expect(True)
@@ -213,7 +213,7 @@ def test_a_burst_of_appends_notifies_once_in_a_while(postgres_log_url: str) -> N
 
 
 @pytest.mark.shows("K40")
-def test_a_stranger_with_the_lock_in_hand_stops_no_notification(postgres_log_url: str, never_look: None) -> None:
+def test_a_foreign_lock_does_not_stop_notifications(postgres_log_url: str, never_look: None) -> None:
     heard = Heard()
     with psycopg.connect(postgres_log_url, autocommit=True) as stranger, penstock.open(postgres_log_url) as log:
         stranger.execute("select pg_advisory_lock('penstock.runs'::regclass::oid::int, 1)")
@@ -243,7 +243,7 @@ def test_the_look_out_listens_again_after_its_connection_was_cut(postgres_log_ur
 
 @pytest.mark.shows("K34", "J10")
 @pytest.mark.skipif(pgbouncer.find() is None, reason="pgbouncer is not installed")
-def test_behind_pgbouncer_a_look_out_only_polls(postgres: PostgresServer, postgres_log_url: str) -> None:
+def test_a_look_out_only_polls_through_pgbouncer(postgres: PostgresServer, postgres_log_url: str) -> None:
     """LISTEN and locks would stay with a session that is lent to somebody else the next moment."""
     heard = Heard()
     with pgbouncer.PgBouncer(postgres) as bouncer:
@@ -263,7 +263,7 @@ def test_behind_pgbouncer_a_look_out_only_polls(postgres: PostgresServer, postgr
 
 @pytest.mark.shows("J10", "K34")
 @pytest.mark.skipif(pgbouncer.find() is None, reason="pgbouncer is not installed")
-def test_an_append_behind_pgbouncer_wakes_a_listening_engine(
+def test_an_append_through_pgbouncer_wakes_a_listening_engine(
     postgres: PostgresServer, postgres_log_url: str, never_look: None
 ) -> None:
     heard = Heard()
@@ -287,7 +287,7 @@ def test_many_groups_have_one_look_out(log: penstock.Log, monkeypatch: pytest.Mo
 
 
 @pytest.mark.shows("K20")
-def test_an_idle_worker_comes_back_when_something_is_due(log: penstock.Log, only_look: None) -> None:
+def test_an_idle_worker_wakes_when_something_is_due(log: penstock.Log, only_look: None) -> None:
     from datetime import UTC, datetime, timedelta
 
     heard = Heard()
@@ -327,7 +327,7 @@ def test_a_single_event_costs_two_claims(
 
 
 @pytest.mark.shows("J10", "K20")
-def test_what_a_settle_brings_back_is_claimed_at_once(log: penstock.Log, never_look: None) -> None:
+def test_events_released_by_a_settle_are_claimed_at_once(log: penstock.Log, never_look: None) -> None:
     """Nobody but the worker itself can know: it neither looks nor is it notified."""
     called: list[int] = []
 

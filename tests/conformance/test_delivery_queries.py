@@ -22,7 +22,7 @@ TRICKLED = 20_000
 
 @pytest.mark.shows("K37", "K22")
 @pytest.mark.parametrize("seed", range(3))
-def test_every_filter_and_page_finds_what_one_look_at_all_finds(
+def test_filtered_pages_together_show_what_one_unfiltered_query_shows(
     clocked: penstock.Log, clock: VirtualClock, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, dice = clocked, random.Random(seed)
@@ -68,7 +68,7 @@ def test_every_filter_and_page_finds_what_one_look_at_all_finds(
 
 
 @pytest.mark.shows("K37")
-def test_a_position_in_time_is_found_by_halves(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_a_position_in_time_is_found_by_bisection(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
     moments = []
     for _ in range(20):
@@ -88,7 +88,7 @@ def test_a_position_in_time_is_found_by_halves(clocked: penstock.Log, clock: Vir
 
 @pytest.mark.shows("K37")
 @pytest.mark.parametrize("ordering", [None, "key"])
-def test_a_dry_run_of_a_rewind_says_what_the_rewind_does(
+def test_a_dry_run_of_a_rewind_returns_what_the_rewind_returns(
     clocked: penstock.Log, clock: VirtualClock, ordering: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = clocked
@@ -150,7 +150,7 @@ ANY: dict[str, Any] = dict.fromkeys(("event_ids", "error", "event_type", "since"
 
 
 @pytest.mark.shows("K37")
-def test_a_lease_is_found_by_what_it_holds_among_any_number(
+def test_the_lease_of_an_event_is_found_among_any_number_of_leases(
     postgres_log: penstock.Log, trickled: psycopg.Connection[Any]
 ) -> None:
     asked = ANY | {"group_id": 1, "after": 5_000, "upto": 5_100, "state": None, "limit": 100}
@@ -162,7 +162,7 @@ def test_a_lease_is_found_by_what_it_holds_among_any_number(
 
 
 @pytest.mark.shows("K37", "K24")
-def test_a_replay_since_a_time_looks_at_what_is_that_young(
+def test_a_replay_since_a_time_reads_only_events_since_then(
     postgres_log: penstock.Log, trickled: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A claimer waits for whoever operates on its group: what that costs must follow what it moves."""
@@ -181,9 +181,7 @@ def test_a_replay_since_a_time_looks_at_what_is_that_young(
 
 
 @pytest.mark.shows("K48")
-def test_prune_looks_closely_only_at_leases_below_it(
-    postgres_log: penstock.Log, trickled: psycopg.Connection[Any]
-) -> None:
+def test_prune_reads_only_leases_below_its_limit(postgres_log: penstock.Log, trickled: psycopg.Connection[Any]) -> None:
     assert postgres_log.prune("s", upto=10).count == 10
     assert trickled.execute("select count(*) from penstock.leases").fetchall() == [(2 * (TRICKLED - 10),)]
     row = trickled.execute("explain (analyze, buffers, format json) select penstock.prune_leases(1, 10)").fetchone()

@@ -38,7 +38,7 @@ def role(owner: Connection, prefix: str, options: str = "login") -> Iterator[str
 
 
 @pytest.mark.shows("K40")
-def test_locks_of_strangers_hold_nothing_back(
+def test_foreign_advisory_locks_do_not_hold_the_horizon(
     postgres_log: penstock.Log, postgres_log_url: str, owner: Connection
 ) -> None:
     """The class and the bound of an announcement are no secret: anybody can take such a lock."""
@@ -61,7 +61,7 @@ def test_locks_of_strangers_hold_nothing_back(
 
 
 @pytest.mark.shows("K40")
-def test_exclusive_locks_of_strangers_stop_no_appender(
+def test_foreign_exclusive_locks_do_not_block_appends(
     postgres_log: penstock.Log, postgres_log_url: str, owner: Connection
 ) -> None:
     log = postgres_log
@@ -124,7 +124,7 @@ def after_a_savepoint(connection: Connection, owner: Connection, producer: str) 
     [by_set_role, by_definer_function, by_revoked_rights, by_prepared, after_a_savepoint],
     ids=lambda f: f.__name__,
 )
-def test_no_appender_is_overlooked(
+def test_every_unfinished_appender_holds_the_horizon(
     postgres_log: penstock.Log,
     postgres_log_url: str,
     owner: Connection,
@@ -152,7 +152,7 @@ def test_no_appender_is_overlooked(
 
 
 @pytest.mark.shows("K40")
-def test_a_prepared_appender_is_seen_after_a_crash_of_the_server() -> None:
+def test_a_prepared_appender_holds_the_horizon_after_a_server_crash() -> None:
     from tests.support.postgres_server import PostgresServer
 
     with PostgresServer() as server:

@@ -48,7 +48,7 @@ def everything(url: str) -> list[object]:
 
 
 @pytest.mark.shows("K22")
-def test_looking_by_state_type_time_error_and_id_changes_nothing(
+def test_queries_by_state_type_time_error_and_id_change_nothing(
     mixed: tuple[penstock.Log, list[object]], clock: VirtualClock, log_url: str
 ) -> None:
     log, ids = mixed
@@ -79,7 +79,7 @@ def test_looking_by_state_type_time_error_and_id_changes_nothing(
 
 
 @pytest.mark.shows("K22")
-def test_paging_is_stable_while_things_move(log: penstock.Log) -> None:
+def test_pages_are_stable_while_deliveries_change_state(log: penstock.Log) -> None:
     ids = append_orders(log, 50)
     log.create_group("orders", "g")
     seen, after = [], 0
@@ -131,7 +131,7 @@ def test_the_dead_letter_queue_is_a_query(mixed: tuple[penstock.Log, list[object
         ({"until": 1}, [0]),
     ],
 )
-def test_redrive_by_anything(
+def test_redrive_by_any_filter_moves_exactly_what_matches(
     mixed: tuple[penstock.Log, list[object]],
     clock: VirtualClock,
     log_url: str,
@@ -176,7 +176,7 @@ def test_redrive_needs_a_filter_and_gives_a_fresh_budget(clocked: penstock.Log) 
 
 
 @pytest.mark.shows("K23")
-def test_redrive_from_two_places_moves_each_once(make_log: MakeLog) -> None:
+def test_two_concurrent_redrives_move_each_delivery_once(make_log: MakeLog) -> None:
     log = make_log()
     ids = append_orders(log, 300)
     log.create_group("orders", "g")
@@ -225,7 +225,7 @@ def test_replay_delivers_again_and_keeps_history(mixed: tuple[penstock.Log, list
 @pytest.mark.shows("K24")
 @pytest.mark.parametrize("to", ["beginning", "offset", "time"])
 @pytest.mark.parametrize("ordering", [None, "key"])
-def test_rewind_moves_one_group_and_no_other(
+def test_rewind_moves_only_its_own_group(
     clocked: penstock.Log, clock: VirtualClock, to: str, ordering: str | None
 ) -> None:
     log = clocked
@@ -254,7 +254,7 @@ def test_rewind_moves_one_group_and_no_other(
 
 
 @pytest.mark.shows("K24")
-def test_rewind_ends_open_leases_and_brings_their_work_back(clocked: penstock.Log) -> None:
+def test_rewind_ends_open_leases_and_returns_their_events(clocked: penstock.Log) -> None:
     log = clocked
     ids = append_orders(log, 10)
     log.create_group("orders", "g")
@@ -303,7 +303,7 @@ def test_rewinding_past_what_was_pruned_is_an_error(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K25")
-def test_kill_and_reschedule_what_waits(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_pending_deliveries_can_be_killed_and_rescheduled(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
     ids = append_orders(log, 6)
     log.create_group("orders", "g")
@@ -320,7 +320,7 @@ def test_kill_and_reschedule_what_waits(clocked: penstock.Log, clock: VirtualClo
     assert log.stats().groups[0].dead == 1 and log.stats().groups[0].lag == 0
 
 
-def test_a_deleted_group_can_be_made_anew(log: penstock.Log) -> None:
+def test_a_deleted_group_can_be_created_again(log: penstock.Log) -> None:
     ids = append_orders(log, 3)
     log.create_group("orders", "g")
     lease = log.claim("orders", "g", limit=1, claimed_by="w")
@@ -335,7 +335,7 @@ def test_a_deleted_group_can_be_made_anew(log: penstock.Log) -> None:
     assert claim_and_settle_all(log) == ids
 
 
-def test_a_group_is_what_it_was_made(log: penstock.Log) -> None:
+def test_creating_a_group_again_with_other_settings_is_refused(log: penstock.Log) -> None:
     made = log.create_group("orders", "g", types=["a.*"], headers={"x": "y"})
     assert log.create_group("orders", "g", types=["a.*"], headers={"x": "y"}) == made
     for other in ({}, {"types": ["b"]}, {"types": ["a.*"], "headers": {"x": "y"}, "ordering": "key"}):
@@ -344,7 +344,7 @@ def test_a_group_is_what_it_was_made(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K33")
-def test_stats_while_groups_come_and_go(make_log: MakeLog) -> None:
+def test_stats_work_while_groups_are_created_and_deleted(make_log: MakeLog) -> None:
     other = make_log()
     append_orders(other, 3)
     other.create_group("orders", "stays")
@@ -362,7 +362,7 @@ def test_stats_while_groups_come_and_go(make_log: MakeLog) -> None:
 
 
 @pytest.mark.shows("K33")
-def test_stats_are_of_one_moment(make_log: MakeLog, clock: VirtualClock) -> None:
+def test_stats_are_taken_from_one_snapshot(make_log: MakeLog, clock: VirtualClock) -> None:
     """What is claimed and appended between two of their statements is counted nowhere, and least of all as done."""
     other = make_log(clock=clock)
     other.create_group("orders", "g")

@@ -85,7 +85,7 @@ def test_an_explicit_offset_is_refused(log: penstock.Log, log_url: str) -> None:
 
 
 @pytest.mark.shows("K04")
-def test_truncate_copy_and_the_replica_role_get_no_further(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_truncate_copy_and_the_replica_role_are_refused(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     """PostgreSQL only: SQLite has neither TRUNCATE nor COPY nor roles."""
     import psycopg
 
@@ -180,7 +180,9 @@ def bring_to(log: penstock.Log, url: str, state: State) -> object:
 
 @pytest.mark.shows("K05")
 @pytest.mark.parametrize(("before", "after"), PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
-def test_all_sixteen_pairs_in_raw_sql(log: penstock.Log, log_url: str, before: State, after: State) -> None:
+def test_raw_sql_can_make_six_of_sixteen_transitions(
+    log: penstock.Log, log_url: str, before: State, after: State
+) -> None:
     bring_to(log, log_url, before)
     now = "clock_timestamp()" if log_url.startswith("postgres") else "1"
     fields = {
@@ -203,7 +205,7 @@ def test_all_sixteen_pairs_in_raw_sql(log: penstock.Log, log_url: str, before: S
 
 @pytest.mark.shows("K05", "K25")
 @pytest.mark.parametrize("state", list(State))
-def test_the_api_knows_the_same_six(log: penstock.Log, log_url: str, state: State) -> None:
+def test_the_api_makes_the_same_six_transitions(log: penstock.Log, log_url: str, state: State) -> None:
     one = bring_to(log, log_url, state)
 
     def now() -> str:
@@ -228,7 +230,7 @@ def test_the_api_knows_the_same_six(log: penstock.Log, log_url: str, state: Stat
 
 @pytest.mark.shows("K05")
 @pytest.mark.parametrize("state", ["CLAIMED", "PUBLISHED", "DEAD"])
-def test_a_row_is_born_pending_or_in_its_lease(log: penstock.Log, log_url: str, state: str) -> None:
+def test_a_new_row_is_pending_or_in_its_lease(log: penstock.Log, log_url: str, state: str) -> None:
     ids = append_orders(log, 2)
     log.create_group("orders", "g")
     with raw(log_url) as sql:
@@ -290,7 +292,7 @@ def everybody(url: str) -> Iterator[list[RawSql]]:
         "dead = 0",
     ],
 )
-def test_a_lease_is_born_open(log: penstock.Log, log_url: str, given: str) -> None:
+def test_a_new_lease_is_open(log: penstock.Log, log_url: str, given: str) -> None:
     append_orders(log, 2)
     log.create_group("orders", "g")
     with everybody(log_url) as clients:
@@ -312,7 +314,7 @@ def test_a_lease_is_born_open(log: penstock.Log, log_url: str, given: str) -> No
 
 
 @pytest.mark.shows("K41", "K08")
-def test_a_lease_is_born_by_whoever_has_the_turn_of_its_group(
+def test_a_lease_can_only_be_created_while_holding_the_groups_turn(
     postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
     """A worker of an earlier version takes turns by an advisory lock, and would claim what others are claiming."""
@@ -342,7 +344,7 @@ ENDINGS = [
 
 @pytest.mark.shows("K41")
 @pytest.mark.parametrize("said", ENDINGS)
-def test_a_lease_takes_nothing_with_it_when_it_ends(log: penstock.Log, log_url: str, said: str) -> None:
+def test_a_lease_cannot_end_before_everything_it_holds_is_returned(log: penstock.Log, log_url: str, said: str) -> None:
     append_orders(log, 4)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0))
     lease = log.claim("orders", "g", claimed_by="w")
@@ -374,7 +376,7 @@ def test_a_lease_takes_nothing_with_it_when_it_ends(log: penstock.Log, log_url: 
         ("select penstock.remove_deliveries(1, 0)", "only by a rewind"),
     ],
 )
-def test_what_waits_to_be_claimed_again_cannot_be_lost(
+def test_deliveries_that_wait_to_be_claimed_again_cannot_be_removed(
     postgres_log: penstock.Log, postgres_log_url: str, statement: str, refusal: str
 ) -> None:
     log = postgres_log
@@ -393,7 +395,7 @@ def test_what_waits_to_be_claimed_again_cannot_be_lost(
 
 
 @pytest.mark.shows("K41")
-def test_no_row_is_born_for_a_member_of_an_open_lease(log: penstock.Log, log_url: str) -> None:
+def test_no_row_can_be_inserted_for_a_member_of_an_open_lease(log: penstock.Log, log_url: str) -> None:
     ids = append_orders(log, 3)
     log.create_group("orders", "g")
     held = [log.claim("orders", "g", limit=1, claimed_by="w") for _ in range(2)]
@@ -466,7 +468,7 @@ def test_outcomes_are_written_only_in_an_open_lease(log: penstock.Log, log_url: 
 
 
 @pytest.mark.shows("K41")
-def test_when_it_was_published_cannot_change(log: penstock.Log, log_url: str) -> None:
+def test_the_publish_time_cannot_change(log: penstock.Log, log_url: str) -> None:
     bring_to(log, log_url, State.PUBLISHED)
     with everybody(log_url) as clients:
         for sql in clients:

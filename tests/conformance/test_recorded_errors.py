@@ -216,7 +216,7 @@ def test_total_attempts_never_decrease_and_replays_have_numbers_of_their_own(
 
 
 @pytest.mark.shows("K23")
-def test_the_dead_letter_query_of_the_second_page_runs_with_its_own_names(log: penstock.Log, log_url: str) -> None:
+def test_the_dead_letter_query_of_page_002_runs_with_its_own_names(log: penstock.Log, log_url: str) -> None:
     ids = append_orders(log, 3)
     log.create_group("orders", "fraud-screening", retry=penstock.Retry(max_attempts=1))
     lease = log.claim("orders", "fraud-screening", limit=10, claimed_by="w")
@@ -236,7 +236,7 @@ ORDER BY d.updated_at DESC;"""
 
 
 @pytest.mark.shows("K35")
-def test_history_of_one_event_looks_at_that_event_alone(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_the_history_of_one_event_reads_only_that_event(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     log = postgres_log
     ids = append_orders(log, 20_000)
     log.create_group("orders", "g")
@@ -259,7 +259,7 @@ def test_history_of_one_event_looks_at_that_event_alone(postgres_log: penstock.L
 
 
 @pytest.mark.shows("K47")
-def test_whoever_makes_a_failure_it_has_a_kind(log: penstock.Log, log_url: str) -> None:
+def test_every_failure_has_a_kind_whoever_creates_it(log: penstock.Log, log_url: str) -> None:
     append_orders(log, 3)
     log.create_group("orders", "g")
     lease = log.claim("orders", "g", limit=10, claimed_by="w")

@@ -13,7 +13,7 @@ from tests.support.scripted_events import check_random_deaths
 
 @pytest.mark.shows("K45", "K46")
 @pytest.mark.parametrize("seed", range(100, 300))
-def test_random_deaths_and_failures_at_length(
+def test_random_deaths_and_failures_leave_effects_once_and_in_order_at_length(
     make_log: MakeLog, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))

@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 
 
 @pytest.mark.shows("K42")
-def test_a_process_that_is_killed_while_it_loads_again_ends_no_engine(
+def test_an_engine_survives_a_process_killed_while_reloading(
     log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It loaded once. When it has to be started anew, something kills it twice before it is ready."""
@@ -45,7 +45,7 @@ def test_a_process_that_is_killed_while_it_loads_again_ends_no_engine(
 
 
 @pytest.mark.shows("K42")
-def test_a_group_that_is_deleted_ends_no_engine(
+def test_an_engine_survives_a_deleted_group(
     log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its worker waits for a new one, and says so once; the other groups go on."""
@@ -84,7 +84,7 @@ def test_an_exception_of_any_class_is_the_outcome_of_its_own_event(log: penstock
 
 
 @pytest.mark.shows("K42")
-def test_a_drain_says_that_a_group_was_deleted(log: penstock.Log) -> None:
+def test_until_drained_reports_a_deleted_group(log: penstock.Log) -> None:
     log.create_group("orders", "h")
     left = Drained(log, [subscription(handlers.plain, group="h")])
     assert left.look() and not left.paused
@@ -93,7 +93,7 @@ def test_a_drain_says_that_a_group_was_deleted(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K42")
-def test_a_handler_that_never_loaded_is_an_error_at_once(
+def test_a_handler_that_never_loads_fails_the_run_at_once(
     log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kills = tmp_path / "kills"
@@ -110,7 +110,7 @@ def test_a_handler_that_never_loaded_is_an_error_at_once(
 @pytest.mark.shows("K42", "K45", "K46")
 @pytest.mark.parametrize("how", ["hang_up", "unsendable"])
 @pytest.mark.parametrize("ordering", ["key", None])
-def test_an_event_that_makes_it_impossible_to_report_is_to_blame_and_nobody_else(
+def test_an_event_whose_outcome_cannot_be_reported_fails_alone(
     log: penstock.Log, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, ordering: str | None
 ) -> None:
     """It succeeds, and its process cannot tell: one of forty ends DEAD, the others leave their effects once."""
@@ -135,7 +135,7 @@ def test_an_event_that_makes_it_impossible_to_report_is_to_blame_and_nobody_else
 
 
 @pytest.mark.shows("K27", "K42")
-def test_text_may_come_from_an_enum(log: penstock.Log, log_url: str) -> None:
+def test_a_handler_may_use_enum_members_as_text(log: penstock.Log, log_url: str) -> None:
     """Stream, type, key, state name, statement, header, error code: what leaves the process is plain text."""
     create_done_table(log_url)
     append_scripts(log, [{}] * 4, lambda n: "k")
@@ -150,7 +150,7 @@ def test_text_may_come_from_an_enum(log: penstock.Log, log_url: str) -> None:
 
 
 @pytest.mark.shows("K39")
-def test_an_append_takes_text_of_an_enum_for_what_it_is(log: penstock.Log) -> None:
+def test_append_accepts_enum_members_as_text(log: penstock.Log) -> None:
     class Plain(StrEnum):
         TYPE = "order.created"
         KEY = "c-42"
@@ -170,7 +170,7 @@ def test_an_append_takes_text_of_an_enum_for_what_it_is(log: penstock.Log) -> No
 
 
 @pytest.mark.shows("K15")
-def test_nothing_is_started_of_a_lease_that_was_lost_while_it_waited(log: penstock.Log) -> None:
+def test_a_prefetched_lease_that_was_lost_is_not_started(log: penstock.Log) -> None:
     """A lease is read ahead, and its heartbeat is refused before its turn comes."""
     append_orders(log, 3)
     log.create_group("orders", "g")
@@ -212,7 +212,7 @@ def test_a_refused_heartbeat_stops_the_lease_in_work(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K47")
-def test_an_error_may_come_from_an_enum(log: penstock.Log) -> None:
+def test_an_error_code_may_be_an_enum_member(log: penstock.Log) -> None:
     class Why(str, Enum):  # noqa: UP042 - this is the kind that is meant
         GONE = "the order is gone"
 

@@ -16,7 +16,7 @@ from tests.support.declarations import subscription
 from tests.support.raw_sql import raw
 
 
-def test_a_declaration_makes_its_group(log: penstock.Log) -> None:
+def test_a_declaration_creates_its_group(log: penstock.Log) -> None:
     retry = penstock.Retry(max_attempts=7)
     declare(log, subscription(handlers.plain, types=["order.*"], headers={"tenant": "eu"}, retry=retry), "me")
     (group,) = log.groups("orders")
@@ -56,7 +56,7 @@ def test_another_binding_or_order_is_refused(log: penstock.Log, other: dict[str,
     assert log.groups("orders") == before
 
 
-def test_doubled_lanes_are_no_other_declaration(log: penstock.Log) -> None:
+def test_doubled_lanes_do_not_conflict_with_the_declaration(log: penstock.Log) -> None:
     declare(log, subscription(handlers.counting), "me")
     log.double_lanes("orders", "g")
     declare(log, subscription(handlers.counting), "me")
@@ -131,7 +131,7 @@ def test_handlers_of_one_group_must_agree() -> None:
     assert one.types == ("a.*", "b.*") and one.keyed and len(one.handlers) == 2
 
 
-def test_a_handler_that_no_other_process_can_import_travels_by_its_code(log: penstock.Log) -> None:
+def test_a_handler_that_cannot_be_imported_is_sent_as_code(log: penstock.Log) -> None:
     """As one from a notebook does; one that holds on to this process is refused at the start."""
     factor, lock = 3, threading.Lock()
 
@@ -146,7 +146,7 @@ def test_a_handler_that_no_other_process_can_import_travels_by_its_code(log: pen
         reference_to(tied)
 
 
-def test_an_app_without_handlers_and_unknown_groups(log_url: str) -> None:
+def test_an_app_without_handlers_and_unknown_groups_are_refused(log_url: str) -> None:
     app = penstock.App(log_url, name="shop")
     with pytest.raises(penstock.InvalidInput, match="no handlers"):
         app.run("local")
@@ -171,7 +171,7 @@ def test_an_app_without_handlers_and_unknown_groups(log_url: str) -> None:
         ("raise SystemExit(3)", "SystemExit"),
     ],
 )
-def test_an_app_that_cannot_be_loaded(tmp_path: Any, text: str, words: str) -> None:
+def test_an_app_that_cannot_be_loaded_is_refused(tmp_path: Any, text: str, words: str) -> None:
     (tmp_path / "shop.py").write_text(text, encoding="utf-8")
     with pytest.raises(penstock.AppNotFound, match=words):
         load_object(str(tmp_path / "shop.py"), penstock.App)

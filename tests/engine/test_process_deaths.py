@@ -29,7 +29,7 @@ from tests.support.scripted_events import append_scripts, check_random_deaths, e
 @pytest.mark.shows("K45", "K46", "K43")
 @pytest.mark.parametrize("end", ["exit", "hang"])
 @pytest.mark.parametrize("handler", [handlers.scripted, handlers.scripted_state])
-def test_a_death_and_then_a_failure_of_an_earlier_event(
+def test_effects_happen_once_after_a_death_and_a_failure_of_an_earlier_event(
     log: penstock.Log, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, handler: Any
 ) -> None:
     """One key, five events: the fourth takes its process down, and on the next attempt the first one raises."""
@@ -49,7 +49,7 @@ def test_a_death_and_then_a_failure_of_an_earlier_event(
 @pytest.mark.shows("K45", "K46")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(4))
-def test_random_deaths_and_failures(
+def test_random_deaths_and_failures_leave_effects_once_and_in_order(
     log: penstock.Log, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
@@ -59,7 +59,7 @@ def test_random_deaths_and_failures(
 
 @pytest.mark.shows("K45")
 @pytest.mark.parametrize("why", ["failed", "dead", "released", "tail", "behind", "sql"])
-def test_a_settle_refuses_effects_that_belong_to_no_event_that_succeeds(log: penstock.Log, why: str) -> None:
+def test_a_settle_refuses_effects_that_belong_to_no_successful_event(log: penstock.Log, why: str) -> None:
     log.create_group("orders", "g", ordering="key", lanes=1)
     first, second, third = append_orders(log, 3, ordering_key="k")
     lease = claim_lease(log)
@@ -131,7 +131,7 @@ def test_the_time_of_a_lease_begins_with_its_first_event(
 
 
 @pytest.mark.shows("K43")
-def test_three_engines_of_an_app_that_loads_longer_than_a_lease_may_take(
+def test_three_engines_finish_although_loading_takes_longer_than_a_lease(
     make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that hung once, rows of a lost lease, one that was lost alone: all of them end, after a few attempts."""
@@ -189,7 +189,7 @@ def test_a_lease_does_not_run_out_of_time_before_it_began(log: penstock.Log) -> 
 
 
 @pytest.mark.shows("K44")
-def test_rows_of_a_killed_worker_need_no_process_of_their_own(
+def test_rows_of_a_lost_lease_are_retried_in_few_leases_and_one_process(
     clocked: penstock.Log, clock: VirtualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand harmless retries of a lost lease: sixteen leases, and the process that is there."""
@@ -224,7 +224,7 @@ def _only_at_the_end(real: Callable[[Supervised], None]) -> Callable[[Supervised
 
 
 @pytest.mark.shows("K44")
-def test_those_in_flight_when_a_process_dies_are_suspects_and_nobody_else(
+def test_only_events_in_flight_when_a_process_dies_are_suspects(
     log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))

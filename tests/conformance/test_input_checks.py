@@ -67,7 +67,7 @@ def test_numbers_that_json_does_not_have_are_refused(log: penstock.Log, what: st
 
 
 @pytest.mark.shows("K39")
-def test_a_settle_takes_no_such_number_either(log: penstock.Log) -> None:
+def test_a_settle_refuses_numbers_that_json_does_not_have(log: penstock.Log) -> None:
     log.append("orders", {}, type="t", ordering_key="k")
     log.create_group("orders", "g", keyed=True)
     lease = log.claim("orders", "g", claimed_by="w")
@@ -90,7 +90,7 @@ def test_a_settle_takes_no_such_number_either(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K39")
-def test_the_check_costs_a_look_at_the_text() -> None:
+def test_only_payloads_with_a_null_are_searched_for_such_numbers() -> None:
     """Only a text with a null in it can hide one: nothing else is walked through."""
     seen: list[Any] = []
     walk, codec.is_finite = codec.is_finite, lambda value: seen.append(value) is None  # type: ignore[assignment]
@@ -114,7 +114,7 @@ TOO_FAR = {
 
 @pytest.mark.shows("K39")
 @pytest.mark.parametrize("zone", [timezone(timedelta(hours=-14)), timezone(timedelta(hours=14))])
-def test_the_ends_of_time(log: penstock.Log, zone: timezone) -> None:
+def test_the_earliest_and_latest_times_can_be_stored_and_others_are_refused(log: penstock.Log, zone: timezone) -> None:
     for moment in (EARLIEST, LATEST):
         log.append("orders", {}, type="t", available_at=moment)
     assert [event.available_at for event in log.read("orders")] == [EARLIEST, LATEST]
@@ -137,7 +137,7 @@ def test_the_ends_of_time(log: penstock.Log, zone: timezone) -> None:
 
 @pytest.mark.shows("K39")
 @pytest.mark.parametrize("what", TOO_FAR)
-def test_a_time_nobody_can_hold_is_refused_by_the_database(log: penstock.Log, log_url: str, what: str) -> None:
+def test_the_database_refuses_times_that_python_cannot_represent(log: penstock.Log, log_url: str, what: str) -> None:
     text, micros = TOO_FAR[what]
     with raw(log_url) as sql:
         value = micros if sql.kind == "sqlite" else f"timestamptz {text}"
@@ -160,7 +160,9 @@ def _bytes(kind: str) -> str:
 
 @pytest.mark.shows("K39")
 @pytest.mark.parametrize("members", [4, 600])
-def test_what_is_stored_already_is_survived(log: penstock.Log, log_url: str, members: int) -> None:
+def test_stored_times_out_of_range_are_shown_as_the_nearest_valid_time(
+    log: penstock.Log, log_url: str, members: int
+) -> None:
     """Events from before the checks: every read, every claim and every look shows the nearest time there is."""
     with raw(log_url) as sql:
         if sql.kind == "sqlite":
@@ -196,7 +198,7 @@ def test_what_is_stored_already_is_survived(log: penstock.Log, log_url: str, mem
 
 
 @pytest.mark.shows("K39")
-def test_spark_reads_them_too(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_spark_reads_stored_times_out_of_range(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     with raw(postgres_log_url) as sql:
         sql("alter table penstock.events drop constraint events_available_at_known")
         for text, _ in TOO_FAR.values():
@@ -254,7 +256,7 @@ def test_the_sql_function_refuses_what_append_refuses(
 
 @pytest.mark.shows("K39")
 @pytest.mark.parametrize("what", ROWS)
-def test_a_raw_insert_is_refused_too(log: penstock.Log, log_url: str, what: str) -> None:
+def test_a_raw_insert_of_an_invalid_event_is_refused(log: penstock.Log, log_url: str, what: str) -> None:
     column, value = ROWS[what]
     with raw(log_url) as sql, pytest.raises(sql.refusal):
         sql(
@@ -306,7 +308,7 @@ DOORS: dict[str, Callable[[penstock.Log], Any]] = {
 
 @pytest.mark.shows("K39")
 @pytest.mark.parametrize("door", DOORS)
-def test_every_door_says_what_is_wrong(log: penstock.Log, log_url: str, door: str) -> None:
+def test_every_verb_refuses_invalid_arguments_with_a_clear_error(log: penstock.Log, log_url: str, door: str) -> None:
     log.append("orders", {}, type="t")
     log.create_group("orders", "g")
     tables = ("events", "groups", "bindings", "leases", "deliveries", "audit")
@@ -319,7 +321,7 @@ def test_every_door_says_what_is_wrong(log: penstock.Log, log_url: str, door: st
 
 
 @pytest.mark.shows("K39")
-def test_a_delay_of_ages_ends_nobody(clocked: penstock.Log) -> None:
+def test_a_retry_delay_beyond_the_latest_time_does_not_fail_the_settle(clocked: penstock.Log) -> None:
     """A policy from before may say anything: the wait is long, and the settle goes through."""
     clocked.append("orders", {}, type="t")
     clocked.create_group("orders", "g", retry=penstock.Retry(base_seconds=1e18, cap_seconds=1e18, jitter=0))
@@ -330,7 +332,9 @@ def test_a_delay_of_ages_ends_nobody(clocked: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K47")
-def test_redrive_keeps_the_date_of_an_event(clocked: penstock.Log, clock: penstock.testing.VirtualClock) -> None:
+def test_a_redriven_event_still_waits_for_its_available_at(
+    clocked: penstock.Log, clock: penstock.testing.VirtualClock
+) -> None:
     """Killed before its time: back among the living it still waits for it."""
     date = clock.now() + timedelta(hours=1)
     later, at_once = (clocked.append("orders", {}, type="t", available_at=at).event_id for at in (date, None))

@@ -1,4 +1,4 @@
-"""Servers for tests, and the rule that no test is skipped in silence."""
+"""Fixtures of every test, and the rule that unexpected skips fail a strict run."""
 
 import uuid
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ PROVE_SECONDS = 1800
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """The newest PostgreSQL here, one for the whole run (with xdist: one for each worker)."""
+    """The newest PostgreSQL on this machine, one server per run (with xdist: one per worker)."""
     if not available_servers():
         pytest.skip("no PostgreSQL server binaries found")
     with PostgresServer() as server:
@@ -38,7 +38,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer) -> Iterator[str]:
-    """An empty database of the test's own."""
+    """An empty database for this test."""
     name = f"t_{uuid.uuid4().hex[:16]}"
     yield postgres.create_database(name)
     postgres.drop_database(name)
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SkipGuard(config), "penstock-skip-guard")
 
 
-# First, so that the marks are there when -m selects.
+# First, so that the marks exist when -m selects.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

@@ -1,7 +1,7 @@
-"""The documentation is true: its examples run, its links lead somewhere, and nothing public is left out.
+"""The documentation is right: its examples run, its links work, and nothing public is missing.
 
-Every page runs in a process and a directory of its own. Its ```python blocks share one namespace, and its ```console
-blocks run through the command line in between, in the order of the page. A ```text output block is what the block
+Every page runs in its own process and directory. Its ```python blocks share one namespace, and its ```console
+blocks run through the command line, in the order of the page. A ```text output block is what the block
 before it printed. A page with ```python postgres blocks gets the URL of an empty database in `url`. A block whose fence
 names a file, as in ```python shop.py, is saved under that name and run as a script.
 """
@@ -35,7 +35,7 @@ def with_blocks(*wanted: str, without: str = "") -> list[Path]:
     return [page for page in PAGES if kinds(page) & {*wanted} and without not in kinds(page)]
 
 
-@pytest.mark.timeout(300)  # pages about Spark start one
+@pytest.mark.timeout(300)  # pages about Spark start a session
 @pytest.mark.shows("O09")
 @pytest.mark.parametrize("page", with_blocks("python", "console", without="python postgres"), ids=name_of)
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_every_block_has_a_known_kind(page: Path) -> None:
     assert not odd, f"known are {', '.join(KNOWN)}"
 
 
-# --- nothing public is left out --------------------------------------------------------------------------------------
+# --- nothing public is left out ---------------------------------------------------------------------------------------
 
 
 def reference(name: str) -> str:
@@ -66,7 +66,7 @@ def reference(name: str) -> str:
 
 
 def missing(names: set[str], page: str) -> list[str]:
-    """Names that the page does not show as code."""
+    """The names that the page does not show as code."""
     return sorted(name for name in names if not re.search(rf"`[^`\n]*(?<!\w){re.escape(name)}(?!\w)[^`\n]*`", page))
 
 
@@ -143,7 +143,7 @@ def test_every_limit_is_documented() -> None:
     assert missing(names, reference("limits")) == []
 
 
-# --- links and words -------------------------------------------------------------------------------------------------
+# --- links and words --------------------------------------------------------------------------------------------------
 
 
 def anchor(heading: str) -> str:

@@ -1,4 +1,4 @@
-"""Append: in whose transaction, what is refused, and what the same id means."""
+"""Append: the caller's transaction, refused events, and repeated ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import penstock
 from tests.support.raw_sql import raw
 from tests.support.sqlalchemy_url import sqlalchemy_url
 
-# --- the outbox -----------------------------------------------------------------------------------------------------
+# --- the outbox -------------------------------------------------------------------------------------------------------
 
 
 def path_of(url: str) -> str:
@@ -119,7 +119,7 @@ def test_an_event_commits_or_rolls_back_with_the_callers_transaction(log: pensto
     try:
         caller.execute("insert into shop (id) values (1)")
         log.append("orders", {"n": 1}, type="order.created", connection=caller.connection, **options)
-        assert log.read("orders") == [], "nobody sees it before the caller commits"
+        assert log.read("orders") == [], "visible before the caller commits"
         caller.rollback()
         assert log.read("orders") == []
         caller.execute("insert into shop (id) values (2)")
@@ -130,7 +130,7 @@ def test_an_event_commits_or_rolls_back_with_the_callers_transaction(log: pensto
         again = log.append("orders", {"n": 2}, type="order.created", connection=caller.connection, event_id=chosen)
         assert (answer.event_id, answer.duplicate, again.duplicate) == (chosen, False, True)
         assert again.offset == answer.offset
-        with pytest.raises(penstock.DuplicateMismatch):  # and the transaction goes on
+        with pytest.raises(penstock.DuplicateMismatch):  # the transaction is still usable
             log.append("orders", {"n": 3}, type="order.created", connection=caller.connection, event_id=chosen)
         with pytest.raises(penstock.InvalidInput):
             log.append("orders", {"n": 3}, type="", connection=caller.connection)
@@ -152,7 +152,7 @@ def test_on_async_connections_an_event_commits_or_rolls_back_with_the_callers_tr
     log: penstock.Log, log_url: str, how: str
 ) -> None:
     if how == "psycopg" and log_url.startswith("sqlite"):
-        how = "connection"  # psycopg speaks to PostgreSQL alone
+        how = "connection"  # psycopg is for PostgreSQL only
     with raw(log_url) as sql:
         sql("create table shop (id integer)")
 
@@ -224,7 +224,7 @@ def test_autocommit_and_unknown_connections_are_refused(log: penstock.Log, log_u
     assert log.read("orders") == []
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no type": ({"payload": {}, "type": None}, "missing_field"),
@@ -310,7 +310,7 @@ def test_payloads_survive_byte_for_byte(log: penstock.Log) -> None:
     assert [event.payload for event in log.read("bulk")] == [event.payload for event in read]
 
 
-# --- the same id ----------------------------------------------------------------------------------------------------
+# --- the same id ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("K03")
@@ -344,7 +344,7 @@ def test_a_ulid_is_accepted_as_an_event_id(log: penstock.Log) -> None:
 def test_a_duplicate_in_a_strict_transaction_does_not_abort_it(
     postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
-    """In REPEATABLE READ the database itself would refuse to see the other's row; the caller goes on all the same."""
+    """In REPEATABLE READ the database hides the other row; the caller's transaction must still continue."""
     import psycopg
 
     one = penstock.event_id("both")

@@ -1,4 +1,4 @@
-"""A large lease is read as Arrow, a small one as rows: nobody can tell which."""
+"""Large leases are read as Arrow, small ones as rows; both show the same events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The circuit of a group: stored, one for all who work for it, and tried by one lease at a time."""
+"""The circuit of a group: stored, shared by all workers, probed by one lease at a time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def break_it(lease: Lease, why: str = "the bank is closed") -> None:
 
 @pytest.fixture(params=["plain", "ordered"])
 def two(request: pytest.FixtureRequest, make_log: MakeLog, clock: VirtualClock) -> list[penstock.Log]:
-    """Two openings of one log, as two processes have them, with ten events for one group."""
+    """One log opened twice, as by two processes, with ten events for one group."""
     logs = [make_log(clock=clock), make_log(clock=clock)]
     logs[0].append_many("orders", [{"payload": n, "type": "t", "ordering_key": f"k{n % 3}"} for n in range(10)])
     ordering = "key" if request.param == "ordered" else None
@@ -53,7 +53,7 @@ def test_all_processes_together_have_one_probe_at_a_time(two: list[penstock.Log]
         clock.advance(waits(there))
         probe = claimed(there)
         assert len(probe) == 1
-        assert 0 < waits(here) <= 0.25, "while somebody tries, others look often"
+        assert 0 < waits(here) <= 0.25, "other claimers look again soon while a probe runs"
         clock.advance(0.1)
         break_it(probe, "still closed")
         assert waits(here) == waits(there) == delay
@@ -80,7 +80,7 @@ def test_leases_claimed_before_the_circuit_opened_do_not_change_it(
     early, late, broken = (claimed(here, limit=1) for _ in range(3))
     break_it(broken)
     early.settle()
-    assert waits(there) == 1.0, "it knew less than the one that opened it"
+    assert waits(there) == 1.0, "the settle of an older lease changed the circuit"
     break_it(late)
     assert waits(there) == 1.0
 
@@ -94,7 +94,7 @@ def test_a_probe_that_fails_without_unavailable_leaves_the_circuit_open(
     probe = claimed(here)
     probe.settle(failed={probe.events[0].event_id: ValueError("bad amount")})
     after = claimed(there)
-    assert len(after) == 1, "the next one tries at once, alone"
+    assert len(after) == 1, "another probe, at once"
     after.settle()
     assert here.groups("orders")[0].circuit is None
 
@@ -127,7 +127,7 @@ def test_events_released_by_an_open_circuit_keep_its_error(two: list[penstock.Lo
     probe = claimed(here)
     probe.settle(failed={probe.events[0].event_id: "bad"})
     clock.advance(3600)
-    row = claimed(here)  # a probe again
+    row = claimed(here)  # another probe
     while row.is_range:
         row.settle(failed={row.events[0].event_id: "bad"})
         clock.advance(3600)

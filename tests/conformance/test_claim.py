@@ -1,4 +1,4 @@
-"""Claim: who gets what, once, in order, and never too early."""
+"""Claim: every event once, in order, and never too early."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_due_exactly_now_is_claimable_and_not_a_microsecond_earlier(make_log: Ma
     shown = log.delivery("orders", "g", later.event_id)
     assert (shown.state, shown.reason, shown.available_at) == ("PENDING", "delayed", due)
     clock.advance(9.999999)
-    restarted = make_log(clock=clock)  # the due time is a row, not a timer: another process sees it, too
+    restarted = make_log(clock=clock)  # the due time is stored, so another process sees it
     assert restarted.claim("orders", "g", claimed_by="w") is None
     clock.advance(0.000001)
     assert claim_and_settle_all(restarted) == [later.event_id]
@@ -106,8 +106,8 @@ def test_sixteen_claimers_hand_out_every_event_once(make_log: MakeLog, log_url: 
     with raw(log_url) as sql:
         leases = sql("select id, low, high from penstock.leases order by id")
         highs = [high for _, _, high in leases]
-        assert highs == sorted(highs), "a cursor went back"
-        for lease_id, low, high in leases[:20]:  # what a lease contained reads the same afterwards
+        assert highs == sorted(highs), "a cursor moved backwards"
+        for lease_id, low, high in leases[:20]:  # an ended lease still reads the same
             rows = sql(
                 'select "offset" from penstock.events where "offset" > %s and "offset" <= %s order by 1', low, high
             )
@@ -213,9 +213,7 @@ def test_a_changed_binding_applies_to_later_events_only(log: penstock.Log) -> No
     lease.settle()
     log.bind("orders", "g", types=["b"])
     after = [log.append("orders", {}, type=kind).event_id for kind in ("a", "b")]
-    assert claim_and_settle_all(log) == [before[2], after[1]], (
-        "what lay before the change is still wanted by the old binding"
-    )
+    assert claim_and_settle_all(log) == [before[2], after[1]], "the old binding still applies to earlier events"
     shown = {one.event_id for one in log.deliveries("orders", "g")}
     assert shown == {before[0], before[2], after[1]}
 
@@ -237,7 +235,7 @@ def test_a_rare_match_is_found_in_bounded_steps(log: penstock.Log) -> None:
         if not isinstance(found, Passed):
             break
         steps += 1
-    assert steps == 120_000 // limits.SCAN_FILTERED, "one claim looks at no more than its limit"
+    assert steps == 120_000 // limits.SCAN_FILTERED, "one claim scans no more than its limit"
     assert not isinstance(found, penstock.Lease) and found.members == 1  # type: ignore[union-attr]
     assert log.delivery("orders", "g", wanted).state == "CLAIMED"
 
@@ -249,7 +247,7 @@ def test_a_failure_below_a_later_success_is_still_retried(clocked: penstock.Log,
     first = clocked.claim("orders", "g", limit=5, claimed_by="w")
     assert first is not None
     first.settle(failed={ids[1]: "once"})
-    assert claim_and_settle_all(clocked) == ids[5:], "offsets compare as numbers, and nothing waits for the failure"
+    assert claim_and_settle_all(clocked) == ids[5:], "later events wait for the failure"
     assert clocked.delivery("orders", "g", ids[1]).state == "PENDING"
     clock.advance(2)
     assert claim_and_settle_all(clocked) == [ids[1]]
@@ -267,12 +265,12 @@ def test_a_few_due_retries_wait_behind_ranges_for_at_most_a_second(clocked: pens
         return [event.event_id for event in lease.events]
 
     assert claim() == ids[:3]
-    assert claim() == ids[3:6], "one due row fills no lease of three"
+    assert claim() == ids[3:6], "a row that does not fill a lease must wait"
     clock.advance(limits.ROWS_WAIT_SECONDS)
-    assert claim() == [ids[1]], "and waits no longer than that"
+    assert claim() == [ids[1]], "the row waits no longer than a second"
     assert claim() == ids[6:9]
     redriven = clocked.replay("orders", "g", event_ids=ids[3:6])
-    assert redriven.count == 3 and claim() == ids[3:6], "a full lease of rows does not wait at all"
+    assert redriven.count == 3 and claim() == ids[3:6], "a full lease of rows does not wait"
     assert claim() == ids[9:]
 
 
@@ -306,7 +304,7 @@ def test_the_few_events_of_a_lane_are_found_after_many_of_other_lanes(log: penst
 
 @pytest.mark.shows("K26")
 def test_ten_workers_killed_on_one_event_each_pause_the_group(clocked: penstock.Log, clock: VirtualClock) -> None:
-    """Whoever holds an event alone and is never heard of again has died of it; a success in between breaks the row."""
+    """A lease of one event that expires counts as a death; a success resets the count."""
     append_orders(clocked, 30)
     clocked.create_group("orders", "g", retry=penstock.Retry(max_attempts=9, base_seconds=10_000))
 
@@ -320,19 +318,19 @@ def test_ten_workers_killed_on_one_event_each_pause_the_group(clocked: penstock.
     assert lease is not None and lease.settle().published == 1
     die(9)
     clocked.reap()
-    assert not clocked.groups("orders")[0].paused, "nine, a success, and nine"
+    assert not clocked.groups("orders")[0].paused, "nine deaths, a success, nine deaths"
     die(1)
     assert clocked.claim("orders", "g", limit=1, claimed_by="w") is None
     (group,) = clocked.groups("orders")
     assert group.paused and str(group.pause_reason).startswith("crash_loop: 10 events in a row")
     clocked.resume("orders", "g")
     die(1)
-    assert clocked.claim("orders", "g", limit=1, claimed_by="w") is not None, "the count begins anew"
+    assert clocked.claim("orders", "g", limit=1, claimed_by="w") is not None, "the count starts again"
 
 
 @pytest.mark.shows("K26", "K44")
 def test_leases_that_were_lost_together_are_one_death(clocked: penstock.Log, clock: VirtualClock) -> None:
-    """A host that loses power with twelve leases must not pause its groups; twelve one after the other must."""
+    """Twelve leases lost at once do not pause the group; twelve lost one after the other do."""
     log = clocked
     append_orders(log, 40)
     log.create_group("orders", "g", lease_seconds=30, retry=penstock.Retry(max_attempts=9, base_seconds=10_000))

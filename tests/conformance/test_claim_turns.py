@@ -1,4 +1,4 @@
-"""How claimers take turns, and what a lease counts when it ends."""
+"""Claimers of a group take turns, and an ended lease holds its counts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.support.raw_sql import raw
 
 
 def counts(url: str) -> list[tuple[Any, ...]]:
-    """Outcome and counters of every lease, the oldest first."""
+    """Outcome and counters of every lease, oldest first."""
     with raw(url) as sql:
         return sql("select outcome, published, failed, dead, released, run from penstock.leases order by id")
 
 
 @pytest.mark.shows("K40")
 def test_a_foreign_lock_cannot_block_the_claims_of_a_group(postgres_log: penstock.Log, postgres_log_url: str) -> None:
-    """Any role can take any advisory lock; a row of `group_locks` only those who may work."""
+    """Any role can take an advisory lock, but only workers can lock a row of `group_locks`."""
     append_orders(postgres_log, 1)
     group = postgres_log.create_group("orders", "g")
     with psycopg.connect(postgres_log_url) as stranger:
@@ -48,15 +48,15 @@ def test_a_foreign_lock_cannot_block_the_claims_of_a_group(postgres_log: penstoc
 
 @pytest.mark.shows("K08")
 def test_no_default_isolation_level_hands_an_event_out_twice(postgres_log_url: str) -> None:
-    """A claim of one statement begins no transaction of its own, and gets the level of the server's choice: who waited
-    for his turn in a snapshot would not see what was handed out meanwhile."""
+    """A claim of one statement uses the server's default isolation level. With a snapshot from before its turn it would
+    not see what was handed out meanwhile."""
     with psycopg.connect(postgres_log_url, autocommit=True) as owner:
         name = owner.info.dbname
         owner.execute(f"alter database {name} set default_transaction_isolation = 'repeatable read'")
     with penstock.open(postgres_log_url) as log, psycopg.connect(postgres_log_url) as holder:
         append_orders(log, 9)
         log.create_group("orders", "g")
-        first = [log.claim("orders", "g", limit=1, claimed_by="w") for _ in range(2)]  # the second could be at once
+        first = [log.claim("orders", "g", limit=1, claimed_by="w") for _ in range(2)]  # the second is one statement
         holder.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         holder.execute("select 1 from penstock.group_locks for update")
         with ThreadPoolExecutor(4) as threads:
@@ -72,7 +72,7 @@ def test_no_default_isolation_level_hands_an_event_out_twice(postgres_log_url: s
 
 @pytest.mark.shows("K40")
 def test_claimers_and_operators_of_a_group_take_turns(postgres_log: penstock.Log) -> None:
-    """The lock is a row's; another group's claims and a plain settle do not wait for it."""
+    """The lock is a row of this group; claims of other groups and plain settles do not wait for it."""
     append_orders(postgres_log, 2)
     for name in ("g", "h"):
         postgres_log.create_group("orders", name)
@@ -105,7 +105,7 @@ def test_a_lease_counts_its_outcomes(clocked: penstock.Log, clock: VirtualClock,
     clocked.create_group("orders", "g", retry=penstock.Retry(max_attempts=3, base_seconds=1, jitter=0))
     whole = clocked.claim("orders", "g", limit=5, claimed_by="w", run=7)
     assert whole is not None
-    assert whole.settle() == whole.settle(), "the same answer, however the lease was counted"
+    assert whole.settle() == whole.settle(), "the answers differ"
     mixed = clocked.claim("orders", "g", limit=6, claimed_by="w")
     assert mixed is not None
     mixed.settle(failed={ids[5]: "no"}, dead={ids[6]: "never"}, released=[ids[7], ids[10]])
@@ -137,7 +137,7 @@ def test_a_range_without_a_match_counts_no_outcomes(log: penstock.Log, log_url: 
 
 @pytest.mark.shows("K29")
 def test_the_claim_query_returns_every_column_of_a_group(log: penstock.Log) -> None:
-    """A column that a group gets must not be missing where it is claimed for."""
+    """A new column of groups must also be added to the query of claims."""
     log.create_group("orders", "g")
     with log.store.transaction() as tx:
         found = tx.one("group.find", stream="orders", group_name="g", lease=None)
@@ -147,7 +147,7 @@ def test_the_claim_query_returns_every_column_of_a_group(log: penstock.Log) -> N
 
 @pytest.mark.shows("K40", "K42")
 def test_waiting_for_a_recreated_group_gives_the_new_one_or_unknown_group(log: penstock.Log) -> None:
-    """Never the new one without its turn. Claimers and an operator wait for a group that another one makes anew."""
+    """Claimers and an operator wait while a group is recreated; nobody works on the new one out of turn."""
     log.append("orders", {}, type="t")
     log.create_group("orders", "g")
     over, refused, done = threading.Event(), list[penstock.PenstockError](), Counter[str]()

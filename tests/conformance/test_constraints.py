@@ -1,4 +1,4 @@
-"""The law is enforced by the database: raw SQL, as the owner, gets no further than the library."""
+"""The database enforces the rules: raw SQL, even as the owner, can do no more than the library."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_truncate_copy_and_the_replica_role_are_refused(postgres_log: penstock.L
                 refused = pytest.raises(psycopg.errors.InsufficientPrivilege)
                 with refused, other.cursor() as cursor, cursor.copy(into) as copy:
                     copy.write_row((9999, "s", str(penstock.event_id("y")), "t", b"{}"))
-                other.execute(row.format("", "", ""), values)  # what it is meant to do works
+                other.execute(row.format("", "", ""), values)  # what the role is for works
                 for statement in ("delete from penstock.events", "update penstock.events set payload = ''"):
                     with pytest.raises(psycopg.Error):
                         other.execute(statement)
@@ -138,7 +138,7 @@ def test_truncate_copy_and_the_replica_role_are_refused(postgres_log: penstock.L
 
 
 def works_as(url: str, kind: str) -> None:
-    """The roles can do what they are for, and a refusal has a code."""
+    """Roles can do what they are for, and a refusal has a code."""
     with penstock.open(url) as log:
         log.append("roles", {}, type="t")
         if kind == "producer":
@@ -317,7 +317,7 @@ def test_a_new_lease_is_open(log: penstock.Log, log_url: str, given: str) -> Non
 def test_a_lease_can_only_be_created_while_holding_the_groups_turn(
     postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
-    """A worker of an earlier version takes turns by an advisory lock, and would claim what others are claiming."""
+    """A worker of an earlier version takes turns with an advisory lock; its claims would overlap those of others."""
     append_orders(postgres_log, 2)
     postgres_log.create_group("orders", "g")
     lease = LEASE.format(names="", values="", now="now()", later="now() + interval '1 hour'", true="true")
@@ -411,16 +411,16 @@ def test_no_row_can_be_inserted_for_a_member_of_an_open_lease(log: penstock.Log,
                 for offset in [event.offset for event in lease.events]:
                     with pytest.raises(sql.refusal, match="cannot be born PENDING"):
                         sql(in_dialect(insert, sql), offset)
-        assert len(log.deliveries("orders", "g")) == len(ids), "nobody is shown twice"
+        assert len(log.deliveries("orders", "g")) == len(ids), "a delivery is shown twice"
         for lease in held:
             assert lease is not None
-            lease.settle(failed={event.event_id: "no" for event in lease.events})  # what a settle writes passes
+            lease.settle(failed={event.event_id: "no" for event in lease.events})  # a settle may write it
         assert len(log.deliveries("orders", "g")) == len(ids)
 
 
 @pytest.mark.shows("K41")
 def test_outcomes_are_written_only_in_an_open_lease(log: penstock.Log, log_url: str) -> None:
-    """A row that somebody marks CLAIMED by hand belongs to no lease; one of a lease that expired is for the reaper."""
+    """A row marked CLAIMED by hand belongs to no lease; rows of an expired lease belong to the reaper."""
     (one,) = append_orders(log, 1)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
     first = log.claim("orders", "g", claimed_by="w")
@@ -492,7 +492,7 @@ def test_a_forged_bucket_is_refused(log: penstock.Log, log_url: str) -> None:
                     key,
                     bucket,
                 )
-        if sql.kind == "postgresql":  # SQLite cannot compute the right one
+        if sql.kind == "postgresql":  # SQLite cannot compute the right bucket
             with pytest.raises(sql.refusal, match="bucket"):
                 sql(
                     "insert into penstock.events (stream, event_id, event_type, payload, ordering_key, bucket) "

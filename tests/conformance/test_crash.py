@@ -1,4 +1,4 @@
-"""The process dies before and after every statement: what it did not commit never happened, and nothing is lost."""
+"""The process is killed before and after every statement: uncommitted work never happened, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ VERBS: dict[str, Verb] = {
 
 
 def snapshot(url: str, group: str) -> list[Any]:
-    """Everything about one group, as plain SQL sees it."""
+    """Everything about one group, read with plain SQL."""
     with raw(url) as sql:
         (number,) = sql("select group_id from penstock.groups where group_name = %s", group)[0]
         tables = ("leases", "deliveries", "returned", "attempt_log", "state")
@@ -112,7 +112,7 @@ def held_by(log: penstock.Log, lease: penstock.Lease | None) -> penstock.Lease |
 
 
 def in_a_child_that_dies(url: str, clock: VirtualClock, point: CrashPoint, verb: str, group: str, lease: Any) -> bool:
-    """Run the verb in a process of its own; whether it was killed on the way."""
+    """Run the verb in a child process; return whether it was killed."""
     child = os.fork()
     if child == 0:
         try:
@@ -127,7 +127,7 @@ def in_a_child_that_dies(url: str, clock: VirtualClock, point: CrashPoint, verb:
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
         return True
-    assert os.WEXITSTATUS(status) == 0, "the verb failed by itself"
+    assert os.WEXITSTATUS(status) == 0, "the verb failed without being killed"
     return False
 
 
@@ -156,19 +156,19 @@ def test_a_verb_killed_at_any_statement_happened_completely_or_not_at_all(
             after = snapshot(log_url, group)
             committed = "commit" in steps[: number if when == "after" else number - 1]
             if committed:
-                assert snapshot_shape(after) == done, f"{when} {number}: half of it"
+                assert snapshot_shape(after) == done, f"{when} {number}: half of the change is there"
             else:
-                assert after == before, f"killed {when} statement {number} ({steps[number - 1]}), and something changed"
+                assert after == before, f"killed {when} statement {number} ({steps[number - 1]}), but something changed"
             drains_afterwards(log_url, clock, group)
 
 
 def snapshot_shape(rows: list[Any]) -> list[Any]:
-    """How much of everything there is: ids and names differ from group to group."""
+    """The number of rows of everything; ids and names differ by group."""
     return [len(part) if isinstance(part, list) and part and isinstance(part[0], str) else part for part in rows]
 
 
 def drains_afterwards(url: str, clock: VirtualClock, group: str) -> None:
-    """Whatever happened, the group goes on, and every event ends somewhere."""
+    """The group continues, and every event ends PUBLISHED or DEAD."""
     with penstock.open(url, clock=clock) as log:
         clock.advance(120)
         claim_and_settle_all(log, group=group)
@@ -178,7 +178,7 @@ def drains_afterwards(url: str, clock: VirtualClock, group: str) -> None:
 
 @pytest.mark.shows("X02", "K08")
 def test_a_claim_of_one_statement_killed_on_either_side_of_its_commit(make_log: MakeLog, log_url: str) -> None:
-    """The second claim of a group that has nothing but ranges. Half of it never happens; what it took comes back."""
+    """The second claim of a group that has only ranges happens completely or not at all; a lost lease comes back."""
     log = make_log()
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 8)
     points = [(when, number) for when in ("before", "after") for number in (1, 2)]
@@ -200,7 +200,7 @@ def test_a_claim_of_one_statement_killed_on_either_side_of_its_commit(make_log: 
         assert os.WIFSIGNALED(status)
         with penstock.open(log_url) as log:
             found = 0
-            while found < 6:  # until the victim's lease has expired
+            while found < 6:  # let the victim's lease expire
                 lease = log.claim("orders", f"{when}-{number}", limit=8, claimed_by="other")
                 found += 0 if lease is None else lease.settle().published
             assert set(state_by_event(log, group=f"{when}-{number}").values()) == {"PUBLISHED"}
@@ -222,7 +222,7 @@ def test_an_append_killed_before_commit_never_happened(log_url: str, make_log: M
     with penstock.open(log_url) as log:
         stored = {event.event_id for event in log.read("orders")}
         for number in (1, 2, 3, 4):
-            for when in ("before", "after"):  # repeating with the same id is always right
+            for when in ("before", "after"):  # an append with the same id can always be repeated
                 one = penstock.event_id(f"{when}{number}")
                 answer = log.append("orders", {"n": number}, type="t", event_id=one)
                 assert answer.duplicate == (one in stored)
@@ -231,7 +231,7 @@ def test_an_append_killed_before_commit_never_happened(log_url: str, make_log: M
 
 @pytest.mark.shows("X04", "K15")
 def test_a_worker_stopped_beyond_its_lease_is_refused_every_time(log_url: str, make_log: MakeLog) -> None:
-    """SIGSTOP while it holds a lease, SIGCONT after somebody else took over: it must not be believed."""
+    """SIGSTOP while it holds a lease, SIGCONT after another worker took over: its settle is refused."""
     log = make_log()
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20)
     for number in range(3):
@@ -245,7 +245,7 @@ def test_a_worker_stopped_beyond_its_lease_is_refused_every_time(log_url: str, m
             own = penstock.open(log_url)
             lease = own.claim("orders", group, limit=20, claimed_by="stopped")
             os.write(tell, b"claimed" if lease else b"nothing")
-            os.read(heard, 1)  # here it is stopped
+            os.read(heard, 1)  # stopped here
             try:
                 assert lease is not None
                 lease.settle(emit=[{"stream": "out", "payload": {}, "type": "t"}])
@@ -256,12 +256,12 @@ def test_a_worker_stopped_beyond_its_lease_is_refused_every_time(log_url: str, m
         os.kill(child, signal.SIGSTOP)
         with penstock.open(log_url) as other:
             while (lease := other.claim("orders", group, limit=20, claimed_by="other")) is None:
-                pass  # until the lease has expired
+                pass  # let the lease expire
             lease.release()
         os.kill(child, signal.SIGCONT)
         os.write(hear, b"x")
         _, status = os.waitpid(child, 0)
-        assert os.WEXITSTATUS(status) == 0, "a stale worker was believed"
+        assert os.WEXITSTATUS(status) == 0, "a stale settle was accepted"
         for end in (told, tell, heard, hear):
             os.close(end)
         with penstock.open(log_url) as log:

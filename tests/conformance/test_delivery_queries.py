@@ -1,4 +1,4 @@
-"""Looking for deliveries: pages skip what cannot hold anything, and miss nothing by it."""
+"""Queries for deliveries: pages skip ranges without matches and miss nothing."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ def test_a_dry_run_of_a_rewind_returns_what_the_rewind_returns(
 
 @pytest.fixture
 def trickled(postgres_log: penstock.Log, postgres_log_url: str) -> Iterator[psycopg.Connection[Any]]:
-    """A log that grew by trickling in: every event was a lease of its own, in two groups."""
+    """A log that grew slowly: every event has its own lease, in two groups."""
     log = postgres_log
     log.append_many("s", [{"payload": 1, "type": "t"}] * TRICKLED)
     groups = [log.create_group("s", name) for name in ("g", "h")]
     with psycopg.connect(postgres_log_url, autocommit=True) as sql:
-        sql.execute("alter table penstock.leases disable trigger born_open")  # so many claims would take long
+        sql.execute("alter table penstock.leases disable trigger born_open")  # so many real claims would take too long
         for group in groups:
             sql.execute(
                 """insert into penstock.leases (group_id, lane, lanes, binding, token, claimed_by, claimed_at,
@@ -134,7 +134,7 @@ def trickled(postgres_log: penstock.Log, postgres_log_url: str) -> Iterator[psyc
 
 
 def read_from(log: penstock.Log, sql: psycopg.Connection[Any], name: str, block: str, **params: Any) -> tuple[int, int]:
-    """How many rows a block returns, and how many entries of a table's indexes (or of the table) it reads for that."""
+    """How many rows a block returns, and how many entries of a table or its indexes it reads."""
     statement: Any = "explain (analyze, format json) " + log.store.blocks[block]
     row = sql.execute(statement, params, prepare=False).fetchone()
     assert row is not None
@@ -165,7 +165,7 @@ def test_the_lease_of_an_event_is_found_among_any_number_of_leases(
 def test_a_replay_since_a_time_reads_only_events_since_then(
     postgres_log: penstock.Log, trickled: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A claimer waits for whoever operates on its group: what that costs must follow what it moves."""
+    """Claimers wait while an operator works on their group, so its cost must depend on what it moves."""
     asked: dict[str, Any] = {}
     ask = PostgresTransaction.rows
 
@@ -186,4 +186,4 @@ def test_prune_reads_only_leases_below_its_limit(postgres_log: penstock.Log, tri
     assert trickled.execute("select count(*) from penstock.leases").fetchall() == [(2 * (TRICKLED - 10),)]
     row = trickled.execute("explain (analyze, buffers, format json) select penstock.prune_leases(1, 10)").fetchone()
     assert row is not None
-    assert row[0][0]["Plan"]["Shared Hit Blocks"] < TRICKLED, "less than one for each lease"
+    assert row[0][0]["Plan"]["Shared Hit Blocks"] < TRICKLED, "read a block for every lease"

@@ -1,4 +1,4 @@
-"""Effects through the settle: state, emitted events and the user's SQL happen with it or not at all."""
+"""Effects of a settle: state, emitted events and the user's SQL commit with it or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.raw_sql import raw
 
 @pytest.fixture
 def shop(log: penstock.Log, log_url: str) -> penstock.Log:
-    """A table of the user's beside the log, and a keyed group."""
+    """A user's table next to the log, and a keyed group."""
     with raw(log_url) as sql:
         sql("create table scores (n integer primary key)")
     log.create_group("orders", "g", keyed=True, lanes=1, retry=penstock.Retry(base_seconds=0, jitter=0))
@@ -65,7 +65,7 @@ def test_one_invalid_effect_fails_the_whole_settle(shop: penstock.Log, log_url: 
         lease.settle(**{"state": {"k": {"n": 1}}, **bad})
     assert caught.value.code in ("effect_failed", "missing_field", "invalid_name", "state_needs_key", "invalid_input")
     assert scores(log_url) == [] and shop.read("out") == [] and shop.state("orders", "g", "k") == {}
-    assert lease.settle(execute=[insert(7)]).published == 1, "the lease is still ours"
+    assert lease.settle(execute=[insert(7)]).published == 1, "the lease is still held"
     assert scores(log_url) == [7]
 
 
@@ -81,7 +81,9 @@ def test_an_sql_error_fails_its_event_only(shop: penstock.Log, log_url: str) -> 
     answer = lease.settle(effects={one: effects(n) for one, n in zip(ids, numbers, strict=True)})
     assert answer == penstock.Settled(4, 1, 0, 0)
     assert scores(log_url) == [1, 2, 3, 4]
-    assert [event.json()["n"] for event in shop.read("out")] == [1, 2, 3, 4], "the culprit's events are gone, too"
+    assert [event.json()["n"] for event in shop.read("out")] == [1, 2, 3, 4], (
+        "emitted events of the failed event were kept"
+    )
     shown = shop.delivery("orders", "g", ids[2])
     assert (shown.state, shown.failures, shown.error_code) == ("PENDING", 1, "effect_failed")
 
@@ -96,7 +98,7 @@ def test_later_events_of_a_key_are_released_if_they_build_on_a_failed_one(shop: 
             first: {"state": {"a": {"n": 1}}, "execute": [insert(1)]},
             second: {"state": {"a": {"n": 2}}, "execute": [insert(1)]},  # fails
             other: {"state": {"b": {"n": 1}}, "execute": [insert(2)]},
-            third: {"state": {"a": {"n": 3}}, "execute": [insert(3)]},  # rests on the second
+            third: {"state": {"a": {"n": 3}}, "execute": [insert(3)]},  # builds on the second
         }
     )
     assert answer == penstock.Settled(2, 1, 0, 1)
@@ -120,7 +122,7 @@ def test_effects_of_a_failed_event_are_discarded(shop: penstock.Log, log_url: st
 
 @pytest.mark.shows("K27")
 def test_two_leases_on_one_key_never_lose_an_update(make_log: MakeLog) -> None:
-    """Without lanes two leases can hold one key; the versions catch it."""
+    """Without lanes two leases can hold one key; versions detect the conflict."""
     log = make_log()
     log.create_group("orders", "g")
     append_orders(log, 40, ordering_key="k")
@@ -143,7 +145,7 @@ def test_two_leases_on_one_key_never_lose_an_update(make_log: MakeLog) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    while (lease := log.claim("orders", "g", limit=1, claimed_by="w")) is not None:  # what was released last
+    while (lease := log.claim("orders", "g", limit=1, claimed_by="w")) is not None:  # the events released last
         lease.settle(state={"k": {"n": lease.state(["k"])["k"]["n"] + 1}})
         counted.append(1)
     assert log.state("orders", "g", "k") == {"n": 40} and len(counted) == 40

@@ -1,4 +1,4 @@
-"""Who may hold the horizon back: whoever has appended and is not finished, and nobody else."""
+"""Only unfinished appends hold the horizon back."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def owner(postgres_log_url: str) -> Iterator[Connection]:
 
 @contextmanager
 def role(owner: Connection, prefix: str, options: str = "login") -> Iterator[str]:
-    """A role of the test's own; roles belong to the whole server."""
+    """A role for this test; roles belong to the whole server."""
     name = f"{prefix}_{owner.info.dbname}"
     owner.execute(f"create role {name} {options}")
     try:
@@ -41,7 +41,7 @@ def role(owner: Connection, prefix: str, options: str = "login") -> Iterator[str
 def test_foreign_advisory_locks_do_not_hold_the_horizon(
     postgres_log: penstock.Log, postgres_log_url: str, owner: Connection
 ) -> None:
-    """The class and the bound of an announcement are no secret: anybody can take such a lock."""
+    """Class and bound of an announcement are public, so any session can take such a lock."""
     log = postgres_log
     log.create_group("orders", "g")
     ids = append_orders(log, 3)
@@ -77,7 +77,7 @@ def test_foreign_exclusive_locks_do_not_block_appends(
             slow.execute("set local lock_timeout = '5s'")
             slow.execute(INSERT)
             (later,) = append_orders(log, 1)
-            assert claim_and_settle_all(log) == [], "announced below what is locked"
+            assert claim_and_settle_all(log) == [], "the append did not announce itself below the locked number"
             slow.commit()
         assert claim_and_settle_all(log)[:3] == ids and log.delivery("orders", "g", later).state == "PUBLISHED"
 
@@ -99,7 +99,7 @@ def by_definer_function(connection: Connection, owner: Connection, producer: str
 def by_revoked_rights(connection: Connection, owner: Connection, producer: str) -> None:
     connection.execute(f"set role {producer}")
     connection.execute(INSERT)
-    # REVOKE does not wait for it: only the catalog changes
+    # REVOKE does not wait for the lock: only the catalog changes
     owner.execute(f"revoke all on all tables in schema penstock from {producer}")
     owner.execute(f"revoke usage on schema penstock from {producer}")
 
@@ -137,12 +137,12 @@ def test_every_unfinished_appender_holds_the_horizon(
         client = stack.enter_context(role(owner, "client", f"login noinherit in role {producer}"))
         owner.execute("select penstock.grant_producer(%s)", (producer,))
         owner.execute(f"grant create on schema public to {producer}")
-        # Not in the transaction pool: psycopg would begin one of its own after PREPARE TRANSACTION.
+        # On a separate connection: psycopg would begin another transaction after PREPARE TRANSACTION.
         connection = stack.enter_context(psycopg.connect(postgres_log_url, user=client, autocommit=True))
         connection.execute("begin")
         way(connection, owner, producer)
         (later,) = append_orders(log, 1)
-        assert claim_and_settle_all(log) == [] and log.read("orders") == [], "the first has not committed"
+        assert claim_and_settle_all(log) == [] and log.read("orders") == [], "read before the first append committed"
         if way is by_prepared:
             owner.execute(f"commit prepared '{producer}'")
         else:

@@ -1,4 +1,4 @@
-"""The horizon: no event is ever skipped, in whatever order transactions commit."""
+"""The horizon: no event is skipped, in whatever order transactions commit."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ def test_a_lower_offset_that_commits_later_is_still_delivered(
         first = log.append("orders", {"n": 1}, type="t", connection=slow)
         second = log.append("orders", {"n": 2}, type="t")
         assert second.offset > first.offset
-        assert claim_and_settle_all(log) == [] and log.read("orders") == [], "the second must wait for the first"
+        assert claim_and_settle_all(log) == [] and log.read("orders") == [], (
+            "the second event was read before the first committed"
+        )
         slow.commit()
         assert [event.offset for event in log.read("orders")] == [first.offset, second.offset]
         assert claim_and_settle_all(log) == [first.event_id, second.event_id], (
-            "and the unrelated transaction holds nobody"
+            "an unrelated transaction held events back"
         )
         rolled_back = log.append("orders", {"n": 3}, type="t", connection=slow)
         third = log.append("orders", {"n": 4}, type="t")
@@ -52,7 +54,7 @@ def test_an_append_after_a_rolled_back_savepoint_still_holds_the_horizon(
     with psycopg.connect(postgres_log_url) as slow:
         slow.execute("savepoint a")
         log.append("orders", {"n": 0}, type="t", connection=slow)
-        slow.execute("rollback to savepoint a")  # takes the announcement with it
+        slow.execute("rollback to savepoint a")  # removes the announcement
         other = log.append("orders", {"n": 1}, type="t")
         assert claim_and_settle_all(log) == [other.event_id]
         held = log.append("orders", {"n": 2}, type="t", connection=slow)
@@ -65,7 +67,7 @@ def test_an_append_after_a_rolled_back_savepoint_still_holds_the_horizon(
 @pytest.mark.shows("K09")
 @pytest.mark.timeout(300)
 def test_hostile_writers_lose_nothing(make_log: MakeLog, log_url: str) -> None:
-    """Slow, rolled-back and savepoint transactions beside a reader and a group; the long form is in tests/prove."""
+    """Slow, rolled-back and savepoint transactions, with a reader and a group; the long run is in tests/prove."""
     check_nothing_is_lost(make_log, log_url, writers=8, rounds=60, most=12)
 
 
@@ -73,7 +75,7 @@ def test_hostile_writers_lose_nothing(make_log: MakeLog, log_url: str) -> None:
 def test_an_announced_offset_is_restored_from_31_bits() -> None:
     for last in (0, 5, 2**31 - 1, 2**31, 2**31 + 7, 2**40 + 3):
         for bound in (last, max(0, last - 1), max(0, last - 1000), last + 1, last + 1000):
-            assert unfold(bound & (2**31 - 1), last) == bound, "announced since, or long before"
+            assert unfold(bound & (2**31 - 1), last) == bound, "announced just now, or long ago"
 
 
 @pytest.mark.shows("K09")
@@ -99,8 +101,8 @@ def test_the_first_delayed_event_is_not_early_when_it_commits_during_a_claim(
         postgres_log.append("orders", {"n": 1}, type="t", available_at=tomorrow, connection=slow)
 
         def meanwhile(when: str, block: str) -> None:
-            if (when, block) == ("after", "claim.look"):  # the claimer has seen no dated event …
-                slow.commit()  # … and sees nobody announced
+            if (when, block) == ("after", "claim.look"):  # the claimer has seen no delayed event …
+                slow.commit()  # … and sees no announced append
 
         with penstock.open(postgres_log_url, hook=meanwhile) as claimer:
             assert claimer.claim("orders", "g", limit=limit, claimed_by="w") is None

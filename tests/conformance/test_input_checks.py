@@ -1,4 +1,4 @@
-"""What comes in through any door can be read again, and stops nobody: the rest is refused where it enters."""
+"""Whatever is accepted can be read again and blocks nothing; everything else is refused on entry."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ HUGE = 2**63
 
 
 class Odd(Enum):
-    """A number that JSON does not have, in disguise."""
+    """A number that JSON does not have, as a subclass of float."""
 
     NUMBER = NAN
 
 
 @dataclass
 class Reading:
-    """The same in a field."""
+    """The same inside a field."""
 
     value: float
 
@@ -91,7 +91,7 @@ def test_a_settle_refuses_numbers_that_json_does_not_have(log: penstock.Log) -> 
 
 @pytest.mark.shows("K39")
 def test_only_payloads_with_a_null_are_searched_for_such_numbers() -> None:
-    """Only a text with a null in it can hide one: nothing else is walked through."""
+    """Such a number is encoded as null, so only texts that contain null are checked."""
     seen: list[Any] = []
     walk, codec.is_finite = codec.is_finite, lambda value: seen.append(value) is None  # type: ignore[assignment]
     try:
@@ -102,7 +102,7 @@ def test_only_payloads_with_a_null_are_searched_for_such_numbers() -> None:
     assert seen == [{"a": None}]
 
 
-# --- times -----------------------------------------------------------------------------------------------------------
+# --- times ------------------------------------------------------------------------------------------------------------
 
 TOO_FAR = {
     "infinity": ("'infinity'", 2**63 - 1),
@@ -163,7 +163,7 @@ def _bytes(kind: str) -> str:
 def test_stored_times_out_of_range_are_shown_as_the_nearest_valid_time(
     log: penstock.Log, log_url: str, members: int
 ) -> None:
-    """Events from before the checks: every read, every claim and every look shows the nearest time there is."""
+    """Events stored before the checks existed: reads, claims and queries show the nearest valid time."""
     with raw(log_url) as sql:
         if sql.kind == "sqlite":
             for name in ("times", "names", "keys", "headers", "metadata"):
@@ -213,7 +213,7 @@ def test_spark_reads_stored_times_out_of_range(postgres_log: penstock.Log, postg
     assert found == [LATEST, EARLIEST, LATEST, EARLIEST, None]
 
 
-# --- a producer's own SQL --------------------------------------------------------------------------------------------
+# --- a producer's own SQL ---------------------------------------------------------------------------------------------
 
 RAW = {
     "headers of another kind": "headers => '[1]'",
@@ -266,7 +266,7 @@ def test_a_raw_insert_of_an_invalid_event_is_refused(log: penstock.Log, log_url:
     assert log.read("orders") == []
 
 
-# --- filters and positions -------------------------------------------------------------------------------------------
+# --- filters and positions --------------------------------------------------------------------------------------------
 
 DOORS: dict[str, Callable[[penstock.Log], Any]] = {
     "read after": lambda log: log.read("orders", after=HUGE),
@@ -322,7 +322,7 @@ def test_every_verb_refuses_invalid_arguments_with_a_clear_error(log: penstock.L
 
 @pytest.mark.shows("K39")
 def test_a_retry_delay_beyond_the_latest_time_does_not_fail_the_settle(clocked: penstock.Log) -> None:
-    """A policy from before may say anything: the wait is long, and the settle goes through."""
+    """A stored policy may say anything: the wait is long, and the settle succeeds."""
     clocked.append("orders", {}, type="t")
     clocked.create_group("orders", "g", retry=penstock.Retry(base_seconds=1e18, cap_seconds=1e18, jitter=0))
     lease = clocked.claim("orders", "g", claimed_by="w")
@@ -335,7 +335,7 @@ def test_a_retry_delay_beyond_the_latest_time_does_not_fail_the_settle(clocked: 
 def test_a_redriven_event_still_waits_for_its_available_at(
     clocked: penstock.Log, clock: penstock.testing.VirtualClock
 ) -> None:
-    """Killed before its time: back among the living it still waits for it."""
+    """Killed before it was due: after the redrive it still waits until it is due."""
     date = clock.now() + timedelta(hours=1)
     later, at_once = (clocked.append("orders", {}, type="t", available_at=at).event_id for at in (date, None))
     clocked.create_group("orders", "g")

@@ -1,4 +1,4 @@
-"""Every store against the pure model, command by command, stale tokens kept in play."""
+"""Every store against the pure model, command by command, with stale tokens."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EXAMPLES = int(os.environ.get("PENSTOCK_TEST_EXAMPLES", "60"))
 
 
 class StoreAgainstModel(RuleBasedStateMachine):
-    """The same commands to both; the same answers from both."""
+    """Send the same commands to both and compare the answers."""
 
     log: penstock.Log
     clock: VirtualClock
@@ -54,7 +54,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         self, ordered: bool, keyed: bool, lanes: int, on_dead: str, max_attempts: int, types: list[str] | None
     ) -> None:
         self.stream = f"s{next(fresh)}"
-        # An event without a key falls into a lane by its offset: start every example at the same one, modulo 256.
+        # The offset decides the lane of an event without a key: start every example at the same offset, modulo 256.
         filler = -self.log.stats().horizon % 256
         self.log.append_many("filler", [{"payload": {}, "type": "filler"}] * filler)
         retry = penstock.Retry(max_attempts=max_attempts, base_seconds=5, factor=2, jitter=0)
@@ -142,12 +142,12 @@ class StoreAgainstModel(RuleBasedStateMachine):
             return
         if not lost:
             assert (answer.published, answer.failed, answer.dead, answer.released) == counts
-        # else: the same settle again, answered as the first time
+        # else: a repeated settle, which returns the first answer
         happened = [event.json()["offset"] for event in self.log.read(f"{self.stream}-out", limit=10_000)]
-        assert happened == self.model.effects, "effects of those that succeeded, each as often as it did, in order"
+        assert happened == self.model.effects, "effects differ from those of the successes"
 
     def _lump(self, expected: ModelLease, lease: penstock.Lease, said: Settlement) -> bool:
-        """Effects that belong to no event are refused where one does not succeed; whether to go on without them."""
+        """Effects without an event are refused unless every event succeeds; return whether to continue without them."""
         out = {"stream": f"{self.stream}-out", "payload": {"offset": 0}, "type": "t"}
         whole = not (said.failed or said.dead or said.released or said.suspects) and said.upto in (None, lease.row.high)
         if whole:

@@ -1,4 +1,4 @@
-"""What operators do: look without touching, redrive, replay, rewind, kill, reschedule; all of it audited."""
+"""Operator actions: query, redrive, replay, rewind, kill, reschedule, each with an audit record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.raw_sql import raw
 
 @pytest.fixture
 def mixed(clocked: penstock.Log, clock: VirtualClock) -> tuple[penstock.Log, list[object]]:
-    """Six events: 0, 1 DEAD of different errors, 2 waits for a retry, 3 PUBLISHED, 4 CLAIMED, 5 PENDING."""
+    """Six events: 0, 1 DEAD with different errors, 2 waiting for a retry, 3 PUBLISHED, 4 CLAIMED, 5 PENDING."""
     log = clocked
     ids = []
     for n in range(6):
@@ -75,7 +75,7 @@ def test_queries_by_state_type_time_error_and_id_change_nothing(
         log.deliveries("orders", "nobody")
     with pytest.raises(penstock.InvalidInput):
         log.deliveries("orders", "g", state="LOST")
-    assert everything(log_url) == before, "looking changed something"
+    assert everything(log_url) == before, "a query changed something"
 
 
 @pytest.mark.shows("K22")
@@ -146,9 +146,9 @@ def test_redrive_by_any_filter_moves_exactly_what_matches(
         if name in filters:
             filters[name] = clock.start + timedelta(seconds=filters[name])  # type: ignore[arg-type]
     assert log.redrive("orders", "g", dry_run=True, **filters).count == len(expected)  # type: ignore[arg-type]
-    assert [state for state in state_by_event(log).values()].count("DEAD") == 2, "a dry run moves nothing"
+    assert [state for state in state_by_event(log).values()].count("DEAD") == 2, "a dry run moved something"
     assert log.redrive("orders", "g", by="ann", **filters).count == len(expected)  # type: ignore[arg-type]
-    assert log.redrive("orders", "g", by="ann", **filters).count == 0, "each is moved once"  # type: ignore[arg-type]
+    assert log.redrive("orders", "g", by="ann", **filters).count == 0, "moved twice"  # type: ignore[arg-type]
     for n in expected:
         shown = log.delivery("orders", "g", ids[n])
         assert (shown.state, shown.attempts, shown.failures, shown.reason) == ("PENDING", 0, 0, "redriven")
@@ -265,7 +265,7 @@ def test_rewind_ends_open_leases_and_returns_their_events(clocked: penstock.Log)
     with pytest.raises(penstock.LeaseLost):
         held.settle()
     assert sorted(map(str, claim_and_settle_all(log))) == sorted(map(str, ids)), (
-        "what the lease held below the target comes back, too"
+        "events that the lease held below the target are missing"
     )
 
 
@@ -293,7 +293,7 @@ def test_rewinding_past_what_was_pruned_is_an_error(log: penstock.Log) -> None:
     assert slow is not None
     slow.settle(dead={ids[4]: "no"})
     upto = log.read("orders")[7].offset
-    assert log.prune("orders", upto=upto).count == 5, "nothing a group has not finished with is touched"
+    assert log.prune("orders", upto=upto).count == 5, "unfinished events were pruned"
     assert [event.event_id for event in log.read("orders")] == [ids[4], *ids[6:]]
     with pytest.raises(penstock.Pruned):
         log.rewind("orders", "g", to="beginning")
@@ -312,7 +312,7 @@ def test_pending_deliveries_can_be_killed_and_rescheduled(clocked: penstock.Log,
     assert log.kill("orders", "g", event_ids=[ids[1]], reason="bad customer", by="ann").count == 1
     with pytest.raises(penstock.UnknownEvent):
         log.kill("orders", "g", event_ids=[ids[2], penstock.event_id("no such")])
-    assert log.delivery("orders", "g", ids[2]).state == "PENDING", "all or none"
+    assert log.delivery("orders", "g", ids[2]).state == "PENDING", "some were killed, although one cannot be"
     assert claim_and_settle_all(log) == [ids[2], ids[4], ids[5]]
     clock.advance(100)
     assert claim_and_settle_all(log) == [ids[0], ids[3]]
@@ -363,7 +363,7 @@ def test_stats_work_while_groups_are_created_and_deleted(make_log: MakeLog) -> N
 
 @pytest.mark.shows("K33")
 def test_stats_are_taken_from_one_snapshot(make_log: MakeLog, clock: VirtualClock) -> None:
-    """What is claimed and appended between two of their statements is counted nowhere, and least of all as done."""
+    """Claims and appends between two statements of stats are not counted, and never as published."""
     other = make_log(clock=clock)
     other.create_group("orders", "g")
     seen: list[str] = []

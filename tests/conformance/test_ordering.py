@@ -1,4 +1,4 @@
-"""Order by key: per key, first success follows append order, whatever fails, dies, waits or is redriven."""
+"""Order by key: per key, first successes follow append order, whatever fails, dies, waits or is redriven."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.raw_sql import raw
 
 
 def key_log(log: penstock.Log, *keys: str | None, **group: object) -> list[object]:
-    """One event per key, in this order, and an ordered group on one lane."""
+    """Append one event per given key, in order, and create an ordered group with one lane."""
     options: dict[str, object] = {
         "ordering": "key",
         "lanes": 1,
@@ -32,7 +32,7 @@ def key_log(log: penstock.Log, *keys: str | None, **group: object) -> list[objec
 @pytest.mark.shows("K18")
 def test_a_failing_head_delays_its_key_and_no_other(clocked: penstock.Log, clock: VirtualClock) -> None:
     a1, b1, a2, none, a3 = key_log(clocked, "a", "b", "a", None, "a")
-    answer = claim_lease(clocked).settle(failed={a1: "no"})  # a2 and a3 are given back whatever the caller says
+    answer = claim_lease(clocked).settle(failed={a1: "no"})  # a2 and a3 are released, whatever the caller says
     assert answer == penstock.Settled(2, 1, 0, 2)
     assert clocked.delivery("orders", "g", a2).reason == "blocked"
     later = clocked.append("orders", {}, type="t", ordering_key="a").event_id
@@ -45,7 +45,7 @@ def test_a_failing_head_delays_its_key_and_no_other(clocked: penstock.Log, clock
 
 @pytest.mark.shows("K18", "K36")
 def test_rows_of_a_key_that_fails_come_back_in_small_leases(clocked: penstock.Log) -> None:
-    """A head is tried alone; what waits behind it comes in leases that grow with what the last one got done."""
+    """The head is tried alone; later events come in leases that grow with every success."""
     key_log(clocked, *["a"] * 400, retry=penstock.Retry(max_attempts=5, base_seconds=0, jitter=0))
     claim_lease(clocked, 400).settle(failed={clocked.read("orders", limit=1)[0].event_id: "no"})
     sizes = []
@@ -59,8 +59,9 @@ def test_rows_of_a_key_that_fails_come_back_in_small_leases(clocked: penstock.Lo
 @pytest.mark.shows("K18", "K45")
 @pytest.mark.parametrize("on_dead", ["continue", "halt"])
 def test_a_settle_holds_back_the_same_events_with_and_without_given_keys(clocked: penstock.Log, on_dead: str) -> None:
-    """A lease that has its events at hand tells the keys of those that did not succeed; who settles by number does not,
-    and the store looks them up. Random outcomes, in two groups that differ in nothing else."""
+    """A lease with loaded events passes the keys of those that did not succeed; otherwise the store looks them up.
+
+    Random outcomes, in two groups that are otherwise equal."""
     rng = random.Random(18)
     for _ in range(30):
         clocked.append("orders", {}, type="t", ordering_key=rng.choice(["a", "b", "c", None]))
@@ -152,7 +153,7 @@ def test_a_key_is_in_one_lease_at_a_time(log: penstock.Log) -> None:
 @pytest.mark.shows("K18", "X07")
 @pytest.mark.timeout(240)
 def test_order_holds_with_many_workers_failures_and_crashes(make_log: MakeLog, log_url: str) -> None:
-    """Two engines' worth of workers; some settle late, some never (their leases expire), some fail or release."""
+    """Many workers: some settle late, some never (their leases expire), some fail or release."""
     log = make_log()
     retry = penstock.Retry(max_attempts=50, base_seconds=0.01, factor=1, jitter=0)
     log.create_group("orders", "g", ordering="key", lanes=4, retry=retry, lease_seconds=0.6)

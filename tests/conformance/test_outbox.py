@@ -1,4 +1,4 @@
-"""The outbox on every kind of connection: in the caller's transaction, in the log's own database, or not at all."""
+"""The outbox on every kind of connection: in a transaction on the log's own database, or refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHOSEN = penstock.event_id("order-7")
 
 @dataclass
 class Anything:
-    """What a class_row factory makes."""
+    """A row type for class_row."""
 
     offset: Any = None
 
@@ -51,7 +51,7 @@ ASYNC_CURSORS: dict[str, Any] = {
 
 
 def append_all(log: penstock.Log, connection: Any) -> None:
-    """A new event, one with a chosen id, the same again, and one that is refused: the transaction goes on."""
+    """Append a new event, one with a chosen id, a duplicate, and one that is refused; the transaction stays usable."""
     log.append("orders", {"n": 1}, type="t", connection=connection)
     first = log.append("orders", {"n": 2}, type="t", connection=connection, event_id=CHOSEN)
     again = log.append("orders", {"n": 2}, type="t", connection=connection, event_id=CHOSEN)
@@ -151,12 +151,12 @@ def test_a_prepared_transaction_that_is_rolled_back_leaves_no_event(
     assert postgres_log.read("orders") == []
 
 
-# --- autocommit ------------------------------------------------------------------------------------------------------
+# --- autocommit -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def alchemy_connection(url: str, how: str) -> Iterator[Any]:
-    """A SQLAlchemy connection in AUTOCOMMIT, by one of the ways to ask for it."""
+    """A SQLAlchemy connection in AUTOCOMMIT, set in one of several ways."""
     from sqlalchemy import create_engine
     from sqlalchemy.orm import Session
 
@@ -214,7 +214,7 @@ def test_async_sqlalchemy_in_autocommit_is_refused(log: penstock.Log, log_url: s
 
 @pytest.mark.shows("K01")
 def test_sqlalchemys_begin_event_on_sqlite_counts_as_a_transaction(tmp_path: Path) -> None:
-    """SQLAlchemy's own advice for SQLite: the driver in autocommit, and BEGIN from an event."""
+    """What SQLAlchemy recommends for SQLite: the driver in autocommit, and BEGIN sent by an event listener."""
     from sqlalchemy import create_engine, event
 
     with penstock.open(f"sqlite:///{tmp_path}/log.db") as log:
@@ -246,12 +246,12 @@ def test_autocommit_in_a_pipeline_is_refused(postgres_log: penstock.Log, postgre
     assert postgres_log.read("orders") == []
 
 
-# --- another database ------------------------------------------------------------------------------------------------
+# --- another database -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def other_url(log_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A log beside the test's own."""
+    """A second log."""
     if log_url.startswith("sqlite"):
         url = f"sqlite:///{tmp_path}/other.db"
         penstock.open(url).close()
@@ -301,7 +301,7 @@ def test_a_connection_to_another_log_is_refused(log: penstock.Log, log_url: str,
 def test_a_connection_to_another_log_with_the_same_schema_name_is_refused(
     postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
-    """Two logs in one database: the event goes to the one that was asked."""
+    """Two logs in one database: the event goes to the log that appends it."""
     with penstock.open(f"{postgres_log_url}?schema=second") as second, psycopg.connect(postgres_log_url) as connection:
         second.append("orders", {"log": 2}, type="t", connection=connection)
         postgres_log.append("orders", {"log": 1}, type="t", connection=connection)
@@ -329,7 +329,7 @@ def test_a_connection_to_the_same_file_by_another_path_is_accepted(tmp_path: Pat
 
 @pytest.mark.shows("K50")
 def test_the_database_of_a_connection_is_checked_once(postgres_log_url: str) -> None:
-    """No round trip for an append on a connection that is known."""
+    """An append on a known connection needs no extra round trip."""
     seen: list[str] = []
     counter = StatementCounter()
     with penstock.open(postgres_log_url, hook=counter) as log, psycopg.connect(postgres_log_url) as connection:

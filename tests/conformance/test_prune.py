@@ -1,4 +1,4 @@
-"""Prune: what goes, what stays, and that every count, read and history is true afterwards."""
+"""Prune: what is removed, what is kept, and that counts, reads and history are right afterwards."""
 
 from __future__ import annotations
 
@@ -33,17 +33,15 @@ def test_prune_goes_around_dead_letters_and_unfinished_events(clocked: penstock.
     lease = log.claim("orders", "g", limit=12, claimed_by="w")
     assert lease is not None
     lease.settle(dead={ids[2]: "no"}, failed={ids[5]: "later"})
-    assert log.prune("orders", upto=10**6).count == 10, "capped at the horizon, and around what is needed"
+    assert log.prune("orders", upto=10**6).count == 10, "pruned too much or too little"
     assert [event.event_id for event in log.read("orders")] == [ids[2], ids[5], *ids[12:]]
     assert state_by_event(log) == {ids[2]: "DEAD", ids[5]: "PENDING", **dict.fromkeys(ids[12:], "PENDING")}
-    assert log.delivery("orders", "g", ids[2]).history, "a dead letter keeps its history"
+    assert log.delivery("orders", "g", ids[2]).history, "the history of a dead letter was pruned"
     check_stats(log, clock.now())
     later = append_orders(log, 5)
     log.create_group("orders", "new")
     check_stats(log, clock.now())
-    assert set(claim_and_settle_all(log, group="new")) == {ids[2], ids[5], *ids[12:], *later}, (
-        "nothing that comes later is hidden"
-    )
+    assert set(claim_and_settle_all(log, group="new")) == {ids[2], ids[5], *ids[12:], *later}, "a later event is hidden"
     assert log.redrive("orders", "g", all=True).count == 1
     clock.advance(100)
     claim_and_settle_all(log)
@@ -92,7 +90,7 @@ def test_leases_history_and_counts_are_pruned_with_their_events(
         assert log.prune("orders", upto=log.end()).count == 30
         left.append(sizes(log_url))
         assert not ids or log.stats().streams == ()
-    assert left[-1] == left[1], "nothing grows"
+    assert left[-1] == left[1], "a table grew"
     assert left[-1]["leases"] <= 2 * 9 and left[-1]["attempt_log"] == left[-1]["deliveries"] == 0
     assert left[-1]["tally_step"] == left[-1]["tally_now"] == 0
 
@@ -111,7 +109,7 @@ def test_operator_records_of_ranges_are_pruned_with_the_ranges(log: penstock.Log
         claim_and_settle_all(log, group=group)
     assert left() == [("g",), ("gone",)]
     assert log.prune("orders", upto=log.end() - 1).count == 9
-    assert left() == [("g",), ("gone",)], "an event is left that was rewound"
+    assert left() == [("g",), ("gone",)], "pruned although an event of the range is left"
     assert "rewound" in {one.outcome for one in log.delivery("orders", "g", ids[-1]).history}
     log.delete_group("orders", "gone")
     assert left() == [("g",)]
@@ -142,15 +140,15 @@ def test_an_error_kind_is_kept_while_something_refers_to_it(
     )
     append_orders(log, 1)
     log.prune("orders", upto=log.end())
-    assert named("leases") <= named("fingerprints"), "leases and what came back name it"
+    assert named("leases") <= named("fingerprints"), "a kind that leases or returned ranges refer to was pruned"
     claim_and_settle_all(log, "others")
     assert not named("returned")
     log.prune("orders", upto=log.end())
-    assert named("leases") <= named("fingerprints") != set(), "an ended lease names it"
+    assert named("leases") <= named("fingerprints") != set(), "a kind that an ended lease refers to was pruned"
     append_orders(log, 1, stream="others")
     claim_and_settle_all(log, "others")
     log.prune("others", upto=log.end())
-    assert not named("leases", "fingerprints"), "nothing names it any more"
+    assert not named("leases", "fingerprints"), "kept without a reference"
 
 
 def run_of(log: penstock.Log, name: str) -> int:
@@ -160,7 +158,7 @@ def run_of(log: penstock.Log, name: str) -> int:
 @pytest.mark.shows("K48")
 def test_a_run_keeps_its_counts_when_its_leases_are_pruned(log: penstock.Log, log_url: str) -> None:
     def counts() -> list[tuple[Any, ...]]:
-        """As the reference says: what is in the row, and what is in the leases that are left."""
+        """The counts of a run are those in its row plus those of its remaining leases."""
         names = ("published", "failed", "dead", "released")
         sums = (f"r.{n} + (select coalesce(sum(l.{n}), 0) from penstock.leases l where l.run = r.id)" for n in names)
         with raw(log_url) as sql:
@@ -201,8 +199,8 @@ def test_old_runs_are_pruned(clocked: penstock.Log, clock: VirtualClock) -> None
     clock.advance(20)
     log.prune("orders", upto=0)
     assert {one.id for one in log.runs(all=True)} == {long, alive}
-    assert log.beat_run(lost) == "run", "a run without a row goes on"
-    assert run_of(log, "next") > alive, "and its number is nobody else's"
+    assert log.beat_run(lost) == "run", "a run does not continue without its row"
+    assert run_of(log, "next") > alive, "its number was given to another run"
 
 
 @pytest.mark.shows("K48")
@@ -329,5 +327,5 @@ def test_counts_reads_and_history_are_right_after_random_prunes(  # noqa: PLR091
         while found := claim_and_settle_all(log, "s", group):
             seen |= set(found)
             clock.advance(100_000)
-        assert seen == wanted, "whoever goes on finds what was pending, no more and no less"
+        assert seen == wanted, "claims after a prune differ from what was pending"
     check_stats(log, clock.now())

@@ -1,4 +1,4 @@
-"""Claims of streaming readers: a number means the same leases for ever, and what is lost is never an empty batch."""
+"""Claims of streaming readers: a number always means the same leases, and a lost claim is an error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def take(claims: ReaderClaims, reader: str = "r", after: int = 0, limit: int = 1
 
 
 def contents(log: penstock.Log, number: int, reader: str = "r", group: str = "g") -> list[Any]:
-    """The ids of a claim, as its tasks would read them."""
+    """The ids of a claim, as tasks read them."""
     held = claims_of(log, group).hold(reader, number)
     return sorted(
         str(event.event_id) for row in held for event in penstock.Lease(log, row, log.store.read_lease(row)).events
@@ -65,7 +65,7 @@ def test_a_committed_claim_is_settled_once_and_reads_the_same_afterwards(log: pe
     assert list(state_by_event(log).values()).count("PUBLISHED") == 4
     claims.settle_upto("r", second)
     assert list(state_by_event(log).values()).count("PUBLISHED") == 8
-    assert take(claims, after=0) == first, "an older checkpoint reads again what followed it, batch by batch"
+    assert take(claims, after=0) == first, "an older checkpoint must read the same batches again"
     assert take(claims, after=first) == second
     third = take(claims, after=second)
     assert third == second + 1 and len(contents(log, third)) == 2
@@ -97,7 +97,7 @@ def test_a_claim_is_held_for_days(clocked: penstock.Log, clock: VirtualClock) ->
     clocked.create_group("orders", "g", lease_seconds=5)
     claims = claims_of(clocked)
     number = take(claims)
-    before = contents(clocked, number)  # asking for the contents keeps it
+    before = contents(clocked, number)  # reading the contents extends the lease
     clock.advance(6 * DAY)
     assert clocked.reap() == 0 and clocked.claim("orders", "g", claimed_by="w") is None
     assert contents(clocked, number) == before
@@ -113,7 +113,7 @@ def test_a_later_claim_is_held_for_days_before_anybody_reads_it(clocked: penstoc
     first = take(claims, limit=2)
     claims.settle_upto("r", first)
     second = take(claims, after=first)
-    clock.advance(6 * DAY)  # the driver was away between the claim and Spark's offset log
+    clock.advance(6 * DAY)  # the driver was down between the claim and Spark's offset log
     assert clocked.reap() == 0 and take(claims, after=first) == second and len(contents(clocked, second)) == 2
 
 
@@ -143,7 +143,7 @@ def test_a_first_claim_that_was_never_recorded_expires_soon(clocked: penstock.Lo
     clock.advance(limits.READER_FIRST_SECONDS + 1)
     number = take(claims, reader="fresh")
     assert len(contents(clocked, number, reader="fresh")) == 4
-    # The one that died, if it was only asleep, gets another number: the first was never handed to Spark.
+    # If the first driver only slept, it gets another number: the first was never given to Spark.
     append_orders(clocked, 2)
     assert take(claims, reader="died") == 2
 
@@ -171,7 +171,7 @@ def test_a_lost_claim_is_an_error_and_not_an_empty_batch(clocked: penstock.Log, 
     with pytest.raises(penstock.ClaimLost, match="claim_lost"):
         claims.hold("r", number)
     assert claims.hold("r", number, skip_lost=True) == []
-    assert claims.settle_upto("r", number) == [number], "it was committed, and comes again"
+    assert claims.settle_upto("r", number) == [number], "committed, but its events come again"
     after = take(claims, after=number, limit=4)
     seen = {*contents(clocked, after)}
     claims.settle_upto("r", after)
@@ -291,7 +291,7 @@ def test_a_claim_killed_at_any_statement_is_complete_or_absent(
         with penstock.open(log_url, clock=clock) as log:
             prepare(log, group)
         _dies(log_url, clock, CrashPoint("before", step), lambda log, group=group: act(log, group))  # type: ignore[misc]
-        assert open_leases() in ((0, 2) if verb != "claim" else (0,)), "all of it or none of it"
+        assert open_leases() in ((0, 2) if verb != "claim" else (0,)), "a partial claim"
         with penstock.open(log_url, clock=clock) as log:
             number = take(claims_of(log, group), reader=group)
             seen = contents(log, number, reader=group, group=group)
@@ -312,7 +312,7 @@ def _dies(url: str, clock: VirtualClock, point: CrashPoint, act: Any) -> None:
             traceback.print_exc()
             os._exit(1)
     _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status), "it lived on"
+    assert os.WIFSIGNALED(status), "the child was not killed"
 
 
 @pytest.mark.shows("S07", "X10")

@@ -1,4 +1,4 @@
-"""What is recorded: errors of ranges, tracebacks once per kind, attempts of all lives, who did what."""
+"""Recorded errors: of ranges, tracebacks once per kind, attempts of all lives, and who did what."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_an_unavailable_or_expired_range_leaves_its_error_and_its_time(
     for one in ids:
         shown = clocked.delivery("orders", "g", one)
         assert (shown.state, shown.last_error, shown.error_code) == ("PENDING", message, "lease_expired")
-        assert shown.updated_at == clock.now(), "it came back now, whenever it was appended"
+        assert shown.updated_at == clock.now(), "the time must be that of the release, not of the append"
         line = shown.history[-1]
         assert (line.outcome, line.error, line.error_code, line.lease) == (
             "expired",
@@ -117,7 +117,7 @@ def test_an_unavailable_or_expired_range_leaves_its_error_and_its_time(
         assert (line.outcome, line.error, line.by) == ("released", "the mail server is down", "w-2")
         clock.advance(3600)
     with raw(log_url) as sql:
-        assert sql("select count(*) from penstock.attempt_log") == [(0,)], "nothing is written per event"
+        assert sql("select count(*) from penstock.attempt_log") == [(0,)], "a row was written per event"
 
 
 @pytest.mark.shows("K47")
@@ -129,7 +129,7 @@ def test_the_error_of_a_range_stays_with_an_event_that_gets_a_row(clocked: penst
     clock.advance(31)
     log.reap()
     later = clock.now() + timedelta(hours=1)
-    log.reschedule("orders", "g", event_ids=[ids[1]], available_at=later)  # holds back the third
+    log.reschedule("orders", "g", event_ids=[ids[1]], available_at=later)  # holds the third back
     assert len(claim_and_settle_all(log)) == 1
     found = log.deliveries("orders", "g", state="PENDING")
     assert [one.reason for one in found] == ["rescheduled", "blocked"]
@@ -158,7 +158,7 @@ def test_max_age_ends_an_event_under_unavailable(
         assert (shown.state, shown.error_code) == ("DEAD", "too_old")
         assert outcomes(clocked, one) == ["claimed", "dead"]
     assert {clocked.delivery("orders", "g", one).state for one in young} == {"PENDING"}
-    for _ in young:  # an open circuit tries with one at a time
+    for _ in young:  # an open circuit probes with one event at a time
         clock.advance(3600)
         lease = clocked.claim("orders", "g", limit=10, claimed_by="w")
         assert lease is not None and lease.is_range
@@ -212,7 +212,7 @@ def test_total_attempts_never_decrease_and_replays_have_numbers_of_their_own(
     assert [one.total_attempts for one in clocked.deliveries("orders", "g")] == [5, 4, 4, 3]
     for one in ids:
         lives = numbers[one] if one != ids[1] else sorted({*numbers[one]})
-        assert lives == sorted({*lives}), "an idempotency key comes once"
+        assert lives == sorted({*lives}), "an idempotency key was used twice"
 
 
 @pytest.mark.shows("K23")

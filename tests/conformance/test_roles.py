@@ -1,4 +1,4 @@
-"""Roles of the database: each can do its part, and nothing else."""
+"""Database roles: each can do its part and nothing else."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_worker_can_work_and_a_reader_can_only_read(postgres_log: penstock.Log
 
 @pytest.mark.shows("X10")
 def test_an_upgrade_grants_new_tables_to_existing_roles(postgres_log: penstock.Log, postgres_log_url: str) -> None:
-    """An upgrade sees from the rights of a role what it is; a producer of an earlier version could read events."""
+    """An upgrade recognises a role by its rights; producers of an earlier version could read events."""
     with (
         role_of("worker", postgres_log_url) as (worker, owner),
         role_of("reader", postgres_log_url) as (reader, _),
@@ -149,7 +149,7 @@ def test_an_upgrade_grants_new_tables_to_existing_roles(postgres_log: penstock.L
 
 @pytest.mark.shows("X10")
 def test_every_table_is_granted_or_listed_as_not_granted(postgres_log: penstock.Log, postgres_log_url: str) -> None:
-    """A table that a migration adds has to be written by workers, or stand here as one that they do not write."""
+    """A table added by a migration must be writable by workers or be listed here."""
     not_written = {
         *("events", "home", "pruned", "schema_version", "test_clock"),
     }

@@ -1,4 +1,4 @@
-"""The schema: numbered, resumable, refused when it is too new; and what PostgreSQL's own clients can do with it."""
+"""The schema: numbered, resumable, refused if it is too new; and its use by plain PostgreSQL clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def killed_at(url: str, number: int) -> bool:
-    """Open the log in a child that kills itself before its n-th step; whether it got that far."""
+    """Open the log in a child that kills itself before its n-th step; return whether it got that far."""
     child = os.fork()
     if child == 0:
         seen = 0
@@ -55,10 +55,10 @@ def test_an_upgrade_killed_at_any_step_continues_there(empty_url: str) -> None:
     number, deaths = 1, 0
     while killed_at(empty_url, number):
         deaths += 1
-        number += 7  # not every statement: each death costs a process
+        number += 7  # not every statement, because each death costs a process
     assert deaths > 5
     with penstock.open(empty_url, hook=counter) as log:
-        assert counter.blocks == [], "nothing was left to do"
+        assert counter.blocks == [], "the upgrade was not complete"
         log.append("orders", {}, type="t")
         log.create_group("orders", "g")
         assert len(claim_and_settle_all(log)) == 1
@@ -94,7 +94,9 @@ def released_url(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.shows("K29")
 def test_a_log_of_the_first_release_is_upgraded(released_url: str) -> None:
     everything = blocks.migrations("sqlite" if released_url.startswith("sqlite") else "postgres")
-    assert [number for number, _, _ in everything] == list(range(1, len(everything) + 1)), "no number is left out"
+    assert [number for number, _, _ in everything] == list(range(1, len(everything) + 1)), (
+        "a migration number is missing"
+    )
     with penstock.open(released_url) as log:
         log.create_group("orders", "g")
         assert claim_and_settle_all(log) == [uuid.UUID(int=n) for n in range(1, 4)]
@@ -107,7 +109,7 @@ def test_a_log_of_the_first_release_is_upgraded(released_url: str) -> None:
 
 @pytest.mark.shows("K29", "K35", "K46")
 def test_deliveries_of_the_first_release_keep_their_history_and_their_attempts(released_url: str) -> None:
-    """It wrote no line for the success of a row, and did not count the attempts of earlier lives."""
+    """The first release recorded no success of rows and did not count attempts of earlier lives."""
     sqlite = released_url.startswith("sqlite")
     early, late, later = ("1", "2", "3") if sqlite else ("'2026-01-01'", "'2026-01-02'", "'2026-01-03'")
     first, second, none = ("'[0]'", "'[2]'", "'[]'") if sqlite else ("'{0}'", "'{2}'", "'{}'")
@@ -122,7 +124,7 @@ def test_deliveries_of_the_first_release_keep_their_history_and_their_attempts(r
         place = dict(stream="'orders'", group_name="'g'", keyed="false", lanes=1, starts=first, floor=0, jitter=0)
         put("groups", **place, **policy, created_at=early)
         put("bindings", group_id=1, from_offset=0, created_at=early)
-        # All three in a lease, in which the second failed …
+        # All three in one lease; the second fails …
         lease = dict(group_id=1, lane=0, lanes=1, claimed_by="'w'", expires_at=later, holes=none, open_before=none)
         ended = dict(outcome="'settled'", answer=none)
         whole = dict(binding=1, low=0, high=3, upto=3, members=3, total=3, attempts=1, fresh="true")
@@ -133,14 +135,14 @@ def test_deliveries_of_the_first_release_keep_their_history_and_their_attempts(r
         put("deliveries", **row, **now, offset=2, event_id=ids[0], bucket=2, attempts=1, failures=1)
         line = dict(group_id=1, attempt=1)
         put("attempt_log", **line, offset=2, failures=1, outcome="'failed'", claimed_at=early, ended_at=early, lease=1)
-        # … the second again, as a row, which succeeds …
+        # … the second succeeds, as a row …
         listed = dict(binding=0, offsets=second, members=1, attempts=0, fresh="false")
         put("leases", **lease, **ended, **listed, token=8, claimed_at=late, ended_at=late)
         held = f"claimed_at = {late}, claimed_by = 'w', lease = 2, attempts = 2"
         sql(f"update penstock.deliveries set state = 'CLAIMED', {held}")
         held = "claimed_at = null, claimed_by = null, lease = null"
         sql(f"update penstock.deliveries set state = 'PUBLISHED', {held}, published_at = {late}")
-        # … and the third replayed.
+        # … and the third is replayed.
         put("deliveries", **row, **now, offset=3, event_id=ids[1], bucket=3, replays=1)
         put("attempt_log", **line, offset=3, failures=0, outcome="'replayed'", ended_at=late)
     with penstock.open(released_url) as log:
@@ -251,9 +253,7 @@ def test_the_sql_function_appends_in_any_clients_transaction(postgres_log: penst
         assert (event.json(), event.ordering_key, event.event_id) == ({"n": 1}, "c-1", one)
         bucket = other.execute("select bucket from penstock.events").fetchone()
         log.append("orders", {"n": 1}, type="t", ordering_key="c-1")
-        assert other.execute("select distinct bucket from penstock.events").fetchall() == [bucket], (
-            "one hash everywhere"
-        )
+        assert other.execute("select distinct bucket from penstock.events").fetchall() == [bucket], "hashes differ"
         other.commit()
         for bad in (
             "penstock.append('a b', 't', '{}'::jsonb)",

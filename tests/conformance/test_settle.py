@@ -1,4 +1,4 @@
-"""Settle: only the holder is believed, once; failures are retried by a stored time; what expired comes back."""
+"""Settle: only the lease's holder may, once; failures are retried at a stored time; expired leases come back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.raw_sql import raw
 
 
 def dump(url: str) -> list[object]:
-    """Every row of every table that a settle could touch."""
+    """Every row of every table that a settle may change."""
     tables = ("leases", "deliveries", "returned", "attempt_log", "state", "audit", "groups", "bindings", "tally")
     with raw(url) as sql:
         return [sorted(map(repr, sql(f"select * from penstock.{table}"))) for table in tables]
@@ -30,7 +30,7 @@ def test_backoff_follows_the_formula_and_is_stored(make_log: MakeLog, clock: Vir
     for delay in (2, 6, 18, 20, 20):
         claim_lease(log).settle(failed={one: "no"})
         assert log.delivery("orders", "g", one).available_at == clock.now() + timedelta(seconds=delay)
-        log.close()  # the death of every process changes nothing
+        log.close()  # no process needs to survive for this
         log = make_log(clock=clock)
         clock.advance(delay - 0.001)
         assert log.claim("orders", "g", claimed_by="w") is None
@@ -112,7 +112,7 @@ def test_a_stale_token_changes_nothing(clocked: penstock.Log, clock: VirtualCloc
         clock.advance(61)
         if how == "reaped":
             log.reap()
-            claim_lease(log, worker="same")  # the new holder has the same name: the name proves nothing
+            claim_lease(log, worker="same")  # the new holder has the same name, which must not matter
     elif how == "released":
         stale.release()
     elif how == "rewound":
@@ -126,7 +126,7 @@ def test_a_stale_token_changes_nothing(clocked: penstock.Log, clock: VirtualCloc
         stale.extend,
         stale.release,
     ]
-    if how != "settled":  # there it is the same settle again, which is answered as the first
+    if how != "settled":  # there it is a repeated settle, which returns the first answer
         attempts.append(stale.settle)
     for attempt in attempts:
         with pytest.raises((penstock.LeaseLost, penstock.SettleMismatch)):
@@ -142,7 +142,7 @@ def test_a_wrong_token_on_a_live_lease_is_refused(log: penstock.Log) -> None:
     log.create_group("orders", "g")
     lease = claim_lease(log)
     for token in (0, lease.token + 1, lease.id):
-        for said in (Settlement(), Settlement(upto=lease._row.high)):  # the long way and the short one
+        for said in (Settlement(), Settlement(upto=lease._row.high)):  # both code paths
             with pytest.raises(penstock.LeaseLost):
                 log.settle(lease.id, token, said)
         with pytest.raises(penstock.LeaseLost):
@@ -221,7 +221,7 @@ def test_an_expired_range_comes_back_as_ranges(clocked: penstock.Log, clock: Vir
 def test_an_event_that_kills_its_worker_ends_dead_and_no_other_does(
     clocked: penstock.Log, clock: VirtualClock, ordering: str | None
 ) -> None:
-    """The worker dies whenever the poison is in its lease; everything else must get through."""
+    """The worker dies whenever the poison is in its lease; everything else is published."""
     log = clocked
     ids = append_orders(log, 3_000)
     poison = ids[1_234]
@@ -239,7 +239,7 @@ def test_an_event_that_kills_its_worker_ends_dead_and_no_other_does(
             deaths += 1
             if len(lease.events) == 1:
                 solo.append(lease.events[0].attempts)
-            clock.advance(61)  # nobody settles: the process is gone
+            clock.advance(61)  # no settle: the process is gone
         else:
             lease.settle()
     found = state_by_event(log)
@@ -261,7 +261,7 @@ def test_rows_of_an_expired_list_are_suspects_and_come_back_alone(clocked: penst
     for expected in ids:
         lease = claim_lease(log)
         assert [event.event_id for event in lease.events] == [expected]
-        assert (lease.events[0].attempts, lease.events[0].failures) == (3, 1), "no failure is counted for a suspect"
+        assert (lease.events[0].attempts, lease.events[0].failures) == (3, 1), "a failure was counted for a suspect"
         lease.settle()
 
 
@@ -309,7 +309,7 @@ def test_a_part_that_is_lost_again_is_split_again_and_a_lone_suspect_stays_alone
     others = claim_lease(log)
     others.settle(failed={event: "no" for event in others.events})
     clock.advance(1)
-    assert sorted(len(claim_lease(log)) for _ in range(2)) == [1, 5], "it has no company until it is resolved"
+    assert sorted(len(claim_lease(log)) for _ in range(2)) == [1, 5], "a lone suspect shares a lease"
 
 
 @pytest.mark.shows("K45", "K46")
@@ -366,7 +366,7 @@ def _version(sql: object) -> int:
 
 @pytest.mark.shows("K31")
 def test_finding_the_open_leases_does_not_visit_the_ended_ones(log: penstock.Log, log_url: str) -> None:
-    """The newest lease names those that were open before it, so that old claims cost new ones nothing."""
+    """The newest lease names the leases that were open before it, so the number of old leases does not matter."""
     append_orders(log, 60)
     log.create_group("orders", "g")
     held = claim_lease(log, limit=1)

@@ -1,4 +1,4 @@
-"""Copies of a log: a physical standby can be read up to what was replayed; other copies wait for their repair."""
+"""Copies of a log: a standby can be read up to what was replayed; other copies refuse work until repaired."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def replayed(primary: PostgresServer, standby: PostgresServer) -> None:
 def test_a_standby_is_read_up_to_the_replayed_horizon(
     servers: tuple[PostgresServer, PostgresServer], pair: tuple[str, str]
 ) -> None:
-    """The sequence is logged 32 numbers ahead, and no lock says who is still appending."""
+    """Sequences are logged 32 numbers ahead, and a standby has no locks that show unfinished appends."""
     primary, standby = servers
     with penstock.open(pair[0]) as log, psycopg.connect(pair[0]) as slow:
         log.create_group("orders", "g")
@@ -74,7 +74,7 @@ def test_a_standby_is_read_up_to_the_replayed_horizon(
                 *first,
                 held.event_id,
                 *later,
-            ]  # an idle claimer notes it, too, once a second
+            ]  # an idle claimer also notes it, once a second
             log._note_after = 0.0
             assert claim_and_settle_all(log) == []
             replayed(primary, standby)
@@ -124,7 +124,7 @@ def test_a_promoted_standby_accepts_writes() -> None:
 
 
 def dumped(server: PostgresServer, url: str, into: str) -> None:
-    """What is in the log, but for its sequences, in another database: as after a careless restore."""
+    """Copy the log without its sequences into another database, as a careless restore does."""
     dump = subprocess.run(
         [server.program("pg_dump"), "--no-owner", url], check=True, capture_output=True, text=True
     ).stdout

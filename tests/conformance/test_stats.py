@@ -1,4 +1,4 @@
-"""Counts, lag and age: true after any history, and at a cost that follows what is asked for."""
+"""Counts, lag and age: right after any history, at a cost that depends on what is asked for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.true_stats import check_stats
 
 @contextmanager
 def statements(log: penstock.Log) -> Iterator[Counter[str]]:
-    """Every block that runs, and how often."""
+    """Count every block that runs."""
     ran: Counter[str] = Counter()
 
     def hook(when: str, block: str) -> None:
@@ -39,7 +39,7 @@ def statements(log: penstock.Log) -> Iterator[Counter[str]]:
 def test_the_age_of_a_keyed_group_is_that_of_its_oldest_unfinished_event(
     clocked: penstock.Log, clock: VirtualClock
 ) -> None:
-    """A lane that has nothing to do says nothing about age: its cursor may lie far behind."""
+    """An idle lane does not affect the age, although its cursor may be far behind."""
     log = clocked
     log.create_group("orders", "keyed", ordering="key", lanes=8)
     keys = [f"c-{n}" for n in range(40)]
@@ -173,14 +173,14 @@ def test_one_session_counts_the_log_and_the_others_do_not_wait(
     if log.store.kind == "postgresql":
         with psycopg.connect(log_url) as counting, statements(other) as ran:
             counting.execute("select * from penstock.tally_mark for update")
-            assert other.reap() == 0, "it does not wait for who is counting"
+            assert other.reap() == 0, "waited for the session that counts"
         assert ran["tally.turn"] == 1 and not ran["tally.mark"] and not ran["tally.add"]
     with statements(log) as ran:
         log.reap()
     assert ran["tally.add"] == 9
     with statements(other) as ran:
         other.reap()
-    assert not ran["tally.turn"], "nothing to count: nobody locks anything"
+    assert not ran["tally.turn"], "locked although there was nothing to count"
     append_orders(log, 5)
     with statements(other) as ran:
         other.reap()
@@ -203,13 +203,13 @@ def test_reap_and_stats_run_as_many_statements_for_many_groups_as_for_few(
             assert log.reap() == 0
             assert len(log.stats().groups) == many.stop
         asked.append(ran)
-    assert asked[0] == asked[1], "nothing is asked group by group"
+    assert asked[0] == asked[1], "the number of statements grows with the groups"
     for number in (5, 17):
         assert log.claim("orders", f"g{number}", limit=1, claimed_by="w", lease_seconds=5) is not None
     clock.advance(6)
     with statements(log) as ran:
         assert log.reap(stream="orders", group="g5") == 1
-    assert ran["group.lock"] == 1, "only the group that has something to reap is locked"
+    assert ran["group.lock"] == 1, "a group without expired leases was locked"
     assert log.reap(groups=[("orders", "g3"), ("orders", "g4")]) == 0
     assert log.reap(groups=[("orders", "g17")]) == 1
     assert log.reap() == 0

@@ -1,4 +1,4 @@
-"""What a look at a long backlog through the view `delivery` reads."""
+"""What queries of the view `delivery` read when the backlog is long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.log_steps import claim_and_settle_all
 from tests.support.postgres_server import PostgresServer
 from tests.support.query_plans import plan_nodes, read_rows
 
-pytestmark = pytest.mark.timeout(400)  # the first test waits for a large log to be filled
+pytestmark = pytest.mark.timeout(400)  # filling the large log takes most of it
 
 EVENTS = 60_000
 DONE = 3_000
@@ -21,7 +21,7 @@ DONE = 3_000
 
 @pytest.fixture(scope="module", params=["young", "vacuumed"])
 def backlog(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
-    """Of one group all but 3,000 events wait; another one has finished all of them and was rewound."""
+    """One group has finished 3,000 events and the rest is pending; another one finished all and was rewound."""
     url = postgres.create_database()
     with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as sql:
         sql.execute("alter table penstock.events set (autovacuum_enabled = off)")
@@ -44,7 +44,7 @@ def backlog(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterato
 
 
 def look(sql: psycopg.Connection[Any], group: str, rest: str) -> tuple[list[int], list[dict[str, Any]]]:
-    """The offsets that a query finds, and its plan."""
+    """The offsets that a query returns, and its plan."""
     where = f"penstock.delivery where stream = 'orders' and group_name = '{group}' and {rest}"
     found = [row[0] for row in sql.execute(f'select "offset" from {where}').fetchall()]  # type: ignore[arg-type]
     row = sql.execute(f"explain (analyze, format json) select * from {where}").fetchone()  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def look(sql: psycopg.Connection[Any], group: str, rest: str) -> tuple[list[int]
 @pytest.mark.parametrize("group", ["behind", "rewound"])
 def test_a_limited_query_of_pending_deliveries_reads_little(backlog: psycopg.Connection[Any], group: str) -> None:
     found, plan = look(backlog, group, "state = 'PENDING' limit 20")
-    assert len(found) == 20 and read_rows(plan, "events") <= 100, "nothing is sorted, and the limit ends it"
+    assert len(found) == 20 and read_rows(plan, "events") <= 100, "the limit must end the scan, without a sort"
 
 
 @pytest.mark.shows("K37")
@@ -64,7 +64,7 @@ def test_a_limited_query_of_pending_deliveries_reads_little(backlog: psycopg.Con
 def test_the_oldest_pending_deliveries_are_found_without_reading_the_backlog(
     backlog: psycopg.Connection[Any], group: str, low: str
 ) -> None:
-    """The order of lanes and ranges is not known to the plan: name how far to look, as the reference says."""
+    """The plan does not know the order of lanes and ranges, so the query says how far to look, as documented."""
     rest = f'state = \'PENDING\' and "offset" <= {low} + 1000 order by "offset" limit 20'
     found, plan = look(backlog, group, rest)
     first = DONE + 1 if group == "behind" else 1
@@ -78,8 +78,8 @@ def test_the_newest_finished_deliveries_of_a_lagging_group_are_found_quickly(bac
     assert found == newest
     if backlog.execute("select last_analyze from pg_stat_user_tables where relname = 'events'").fetchone() != (None,):
         walked = [one for one in plan if one.get("Index Name") == "events_stream" and one["Actual Rows"] > EVENTS // 2]
-        assert [one["Node Type"] for one in walked] == ["Index Only Scan"], "passed by in the index, nothing is sorted"
-    assert read_rows(plan, "leases") <= 1_000, "leases are looked at from the group's reach on"
+        assert [one["Node Type"] for one in walked] == ["Index Only Scan"], "must skip in the index, without a sort"
+    assert read_rows(plan, "leases") <= 1_000, "leases before the group's reach were read"
     most = "(select max(cursor) from penstock.lane where group_name = 'behind')"
     rest = f'state = \'PUBLISHED\' and "offset" <= {most} order by "offset" desc limit 10'
     found, plan = look(backlog, "behind", rest)

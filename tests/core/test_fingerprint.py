@@ -1,4 +1,4 @@
-"""Kinds of errors: what shares a fingerprint, what does not, and what a traceback shows."""
+"""Kinds of errors: which errors share a fingerprint, and what a traceback shows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_key_error_two_calls_deep_says_class_place_and_traceback() -> None:
     assert (failure.code, failure.error_type, failure.message) == ("KeyError", "KeyError", "KeyError: 'customer'")
     assert failure.traceback is not None and failure.traceback.rstrip().endswith("KeyError: 'customer'")
     assert "in screen" in failure.traceback and "in look_up" in failure.traceback
-    assert "return order[name]" in failure.traceback, "the source line is shown"
+    assert "return order[name]" in failure.traceback, "the source line is missing"
 
 
 def test_values_that_differ_by_event_do_not_change_the_kind() -> None:
@@ -88,7 +88,7 @@ def test_a_traceback_is_bounded_and_shows_causes() -> None:
     assert failure.traceback is not None and len(failure.traceback.encode()) <= TRACEBACK_BYTES
     assert failure.traceback.rstrip().endswith("LookupError: after that\\0\\ud800")
     assert "which led to" in failure.traceback and "\x00" not in failure.traceback
-    failure.message.encode()  # stored by any database
+    failure.message.encode()  # any database can store it
 
 
 def test_an_exception_that_cannot_be_shown_is_a_failure_like_any_other() -> None:

@@ -1,4 +1,4 @@
-"""The pure rules, one by one, under random input."""
+"""The pure rules, one by one, with random input."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def test_retry_or_dead_depends_on_failures_age_and_the_handlers_wish() -> None:
     assert decide(1) == NOW + timedelta(seconds=2) and decide(2) == NOW + timedelta(seconds=6)
     assert decide(3) is None, "the third failure is the last"
     assert decide(1, created_at=NOW - timedelta(seconds=60)) is None, "too old"
-    assert decide(1, created_at=None) == NOW + timedelta(seconds=2), "an age that nobody asked for"
-    assert decide(2, retry_after_seconds=0.5) == NOW + timedelta(seconds=0.5), "the handler's own wish"
-    assert decide(3, retry_after_seconds=0.5) is None, "which does not extend the budget"
+    assert decide(1, created_at=None) == NOW + timedelta(seconds=2), "without a maximum age"
+    assert decide(2, retry_after_seconds=0.5) == NOW + timedelta(seconds=0.5), "the handler's own delay"
+    assert decide(3, retry_after_seconds=0.5) is None, "a delay does not extend the budget"
 
 
 @pytest.mark.shows("K12")
@@ -156,7 +156,7 @@ name = st.one_of(
 
 
 def by_segments(text: str, event_type: str) -> bool:
-    """The meaning, spelled out."""
+    """The meaning of a pattern, written out."""
     wanted, have = text.split("."), event_type.split(".")
     if wanted[-1] == ">":
         rest = ".".join(have[len(wanted) - 1 :])

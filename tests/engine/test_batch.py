@@ -1,4 +1,4 @@
-"""Batch handlers: one call for many events, an outcome for each, and a raise that is cut down to its culprits."""
+"""Batch handlers: one call for many events, an outcome for each, and exceptions narrowed down to their events."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def append(log: penstock.Log, acts: list[str | None], keys: int | None = None) -
 
 
 def calls(notes: Path) -> list[list[tuple[int, int]]]:
-    """Every call: (offset, attempt) of its events."""
+    """Every call, as (offset, attempt) of its events."""
     return [[(int(one.split(":")[0]), int(one.split(":")[1])) for one in line] for line in read_notes(notes)]
 
 
 def outcomes(log: penstock.Log) -> dict[int, tuple[str, int, str | None]]:
-    """By number: state, failures and error code."""
+    """State, failures and error code by number."""
     return {
         one.json()["n"]: (str(one.state), one.failures, one.error_code)
         for one in log.deliveries("orders", "g", limit=10_000)
@@ -109,13 +109,15 @@ def test_an_exception_is_narrowed_down_to_the_events_that_cause_it(
     }
     assert {(state, failures) for state, failures, _ in found.values()} == {("PUBLISHED", 0)}
     every_call_is_an_attempt_of_its_own(notes)
-    assert len(calls(notes)) < 130, "pieces of sixteen, not one by one"
+    assert len(calls(notes)) < 130, "must retry in pieces, not one by one"
     (dead,) = [one for one in log.deliveries("orders", "g", state="DEAD") if one.json()["n"] == 8]
     assert dead.last_error is not None and "bad amount" in dead.last_error
     (beside,) = [one for one in log.deliveries("orders", "g", limit=1000) if one.json()["n"] == 9]
     history = log.delivery("orders", "g", beside.event_id).history
     given_back = [one for one in history if one.outcome == "released"]
-    assert given_back and given_back[0].error == "bad amount", "nobody is blamed, and everybody can see why"
+    assert given_back and given_back[0].error == "bad amount", (
+        "events without a failure must show why they were retried"
+    )
     assert not [one for one in history if one.outcome == "expired"]
 
 
@@ -157,7 +159,7 @@ def test_a_call_holds_one_event_per_key_and_keys_keep_their_order(
     )
     for call in calls(notes):
         keys = [offset % 9 for offset, _ in call]
-        assert len(keys) == len(set(keys)), "offsets are numbers here"
+        assert len(keys) == len(set(keys)), "offsets must equal numbers here"
     good = [n for n, do in enumerate(acts, start=1) if do in (None, "raise_once")]
     assert sorted(done_offsets(log.store.url)) == good
     by_key = defaultdict(list)
@@ -213,7 +215,7 @@ def test_handlers_by_type_each_get_their_own_call(log: penstock.Log, notes: Path
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_calls_end_as_expected(log: penstock.Log, notes: Path, seed: int) -> None:
-    """Whatever is raised, answered or killed: every event ends as if it had been called alone."""
+    """Whatever the handler raises, returns or kills: every event ends as if it had been called alone."""
     rng = random.Random(seed)
     create_done_table(log.store.url)
     acts = [
@@ -238,7 +240,7 @@ def test_random_calls_end_as_expected(log: penstock.Log, notes: Path, seed: int)
     found = {n: one[:2] for n, one in outcomes(log).items()}
     assert found == {n: expected.get(do, ("DEAD", 2)) for n, do in enumerate(acts, start=1)}
     good = [n for n, (state, _) in found.items() if state == "PUBLISHED"]
-    assert sorted(done_offsets(log.store.url)) == sorted(good), "effects once, and of successes only"
+    assert sorted(done_offsets(log.store.url)) == sorted(good), "effects must happen once, and only of successes"
     assert sorted(event.json()["n"] for event in log.read("out")) == sorted(good)
     every_call_is_an_attempt_of_its_own(notes)
 
@@ -250,9 +252,9 @@ def test_a_slow_call_does_not_shrink_the_batch() -> None:
         pace.ran(pace.limit, seconds=10)
     assert pace.limit == 500
     pace.saw(3)
-    assert pace.limit == 500, "near the end, too"
+    assert pace.limit == 500, "also near the end"
     pace.shrink(500)
-    assert pace.limit < 500, "but for danger"
+    assert pace.limit < 500, "except after a death"
 
 
 def test_invalid_batch_settings_are_refused() -> None:

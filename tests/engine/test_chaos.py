@@ -1,4 +1,4 @@
-"""A few seconds of what `tests/prove/test_chaos.py` does at length."""
+"""A few seconds of chaos; `tests/prove/test_chaos.py` runs longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two engines and a target that is down: one probe at a time, nobody is blamed, and all goes on by itself."""
+"""Two engines and an unavailable target: one probe at a time, no failures, and work resumes by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine dies with SIGKILL at every statement, and in the middle of a handler: nothing lost, effects once."""
+"""The engine is killed at every statement and inside a handler: nothing is lost, and effects happen once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_engine(url: str, clock: VirtualClock, hook: Callable[[str, str], None], 
 
 
 def dies(work: Callable[[], None]) -> bool:
-    """Run this in a process of its own; whether it was killed on the way."""
+    """Run this in a child process; return whether it was killed."""
     child = os.fork()
     if child == 0:
         try:
@@ -57,13 +57,13 @@ def dies(work: Callable[[], None]) -> bool:
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
         return True
-    assert os.WEXITSTATUS(status) == 0, "the engine failed by itself"
+    assert os.WEXITSTATUS(status) == 0, "the engine failed without being killed"
     return False
 
 
 def check(log: penstock.Log, url: str, clock: VirtualClock, stream: str, base: list[int]) -> None:
-    """Whoever comes next finishes it: everything handled, and everything once."""
-    clock.advance(61)  # what the dead engine held expires
+    """The next engine finishes the work: every event is handled, with its effects once."""
+    clock.advance(61)  # let the dead engine's leases expire
     run_local_until_drained(log, subscription(handlers.counting, stream=stream, isolation="inline", **POLICY))
     shown = log.deliveries(stream, "g")
     first = shown[0].offset
@@ -98,7 +98,7 @@ def test_an_engine_killed_at_any_statement_loses_nothing(
         if not killed:
             break
         if number > 40:
-            number += 6  # the later statements repeat the earlier ones, lease by lease
+            number += 6  # later statements repeat the earlier ones, lease by lease
     assert number > 30
 
 
@@ -106,7 +106,7 @@ def test_an_engine_killed_at_any_statement_loses_nothing(
 def test_an_event_that_kills_the_engine_ends_dead_and_no_other_does(
     make_log: MakeLog, clock: VirtualClock, log_url: str
 ) -> None:
-    """Between handle and settle: effects are recorded, neighbours are done, and nobody is left to settle."""
+    """Killed between handle and settle: effects are recorded, other events are done, and nothing is settled."""
     log = make_log(clock=clock)
     create_done_table(log_url)
     log.append_many(
@@ -128,7 +128,7 @@ def test_an_event_that_kills_the_engine_ends_dead_and_no_other_does(
             break
         dead += 1
         clock.advance(61)
-    assert dead >= 2, "once with its neighbours, and then alone until its budget is spent"
+    assert dead >= 2, "must be claimed once with others, then alone until its budget is spent"
     states = {one.offset: str(one.state) for one in log.deliveries("orders", "g")}
     assert states == {n + 1: "DEAD" if n == 3 else "PUBLISHED" for n in range(6)}
     assert sorted(done_offsets(log_url)) == [1, 2, 3, 5, 6] and log.state("orders", "g", "k")["seen"] == 5

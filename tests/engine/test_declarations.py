@@ -1,4 +1,4 @@
-"""What an app may declare, and what becomes of a declaration that differs from what is stored."""
+"""What an app may declare, and what happens when a declaration differs from the stored group."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_handlers_of_one_group_must_agree() -> None:
 
 
 def test_a_handler_that_cannot_be_imported_is_sent_as_code(log: penstock.Log) -> None:
-    """As one from a notebook does; one that holds on to this process is refused at the start."""
+    """For example a handler from a notebook; one that refers to this process is refused at the start."""
     factor, lock = 3, threading.Lock()
 
     def local(event: Any) -> int:

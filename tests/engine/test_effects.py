@@ -1,4 +1,4 @@
-"""Effects through the context: with the settle or not at all, and only those of events that succeeded."""
+"""Effects through the context commit with the settle or not at all, and only for successful events."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_sql_error_of_one_event_fails_that_event_only(
 def test_later_events_of_a_key_run_again_without_the_failed_one(
     log: penstock.Log, log_url: str, isolation: str
 ) -> None:
-    """The state of the later event rested on the culprit's: it must be made anew without it."""
+    """The later event's state was computed from the failed one's, so it is computed again without it."""
     create_done_table(log_url)
     append(log, None, "bad_sql", None)
     run_local_until_drained(log, subscription(handlers.counting, isolation=isolation))
@@ -131,7 +131,7 @@ def test_a_replay_has_its_own_idempotency_key_and_a_later_token(
 
 @pytest.mark.shows("K15", "K27")
 def test_a_lease_that_was_ended_by_a_rewind_leaves_no_effect(log: penstock.Log, log_url: str) -> None:
-    """The group is rewound while its handler works: what the old lease wanted does not happen, the new one's does."""
+    """The group is rewound while its handler works: only the effects of the new lease happen."""
     create_done_table(log_url)
     append(log, None, None)
     rewound = []

@@ -1,4 +1,4 @@
-"""Whatever a handler's process does while it loads or reports, the engine goes on."""
+"""Whatever a handler's process does while it loads or reports, the engine continues."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.waiting import wait_until
 def test_an_engine_survives_a_process_killed_while_reloading(
     log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It loaded once. When it has to be started anew, something kills it twice before it is ready."""
+    """It loaded once; when it is restarted, it is killed twice before it is ready."""
     kills = tmp_path / "kills"
     kills.write_bytes(b".xx")
     monkeypatch.setenv("PENSTOCK_KILLS", str(kills))
@@ -48,7 +48,7 @@ def test_an_engine_survives_a_process_killed_while_reloading(
 def test_an_engine_survives_a_deleted_group(
     log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its worker waits for a new one, and says so once; the other groups go on."""
+    """Its worker waits for a new group and logs it once; other groups continue."""
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     monkeypatch.setattr("penstock.engine.worker._GONE_SECONDS", 0.05)
     both = [subscription(handlers.plain, group=name) for name in ("g", "h")]
@@ -113,7 +113,7 @@ def test_a_handler_that_never_loads_fails_the_run_at_once(
 def test_an_event_whose_outcome_cannot_be_reported_fails_alone(
     log: penstock.Log, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, ordering: str | None
 ) -> None:
-    """It succeeds, and its process cannot tell: one of forty ends DEAD, the others leave their effects once."""
+    """It succeeds, but its process cannot report it: one of forty ends DEAD, the others have their effects once."""
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     create_done_table(log_url)
     log.append_many(
@@ -124,7 +124,7 @@ def test_an_event_whose_outcome_cannot_be_reported_fails_alone(
     run_local_until_drained(log, subscription(odd_reports.unreportable, ordering=ordering, lanes=1, retry=retry))
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert (dead.offset, dead.failures, dead.error_code) == (21, 2, "process_died")
-    assert "status 1" in str(dead.last_error), "its own end, and not that we ended it"
+    assert "status 1" in str(dead.last_error), "must name the process's own end"
     good = [n for n in range(1, 41) if n != 21]
     assert sorted(done_offsets(log_url)) == good
     for key in range(3):
@@ -136,7 +136,7 @@ def test_an_event_whose_outcome_cannot_be_reported_fails_alone(
 
 @pytest.mark.shows("K27", "K42")
 def test_a_handler_may_use_enum_members_as_text(log: penstock.Log, log_url: str) -> None:
-    """Stream, type, key, state name, statement, header, error code: what leaves the process is plain text."""
+    """Stream, type, key, state name, statement, header and error code leave the process as plain text."""
     create_done_table(log_url)
     append_scripts(log, [{}] * 4, lambda n: "k")
     run_local_until_drained(log, subscription(odd_reports.enums, lanes=1))
@@ -171,7 +171,7 @@ def test_append_accepts_enum_members_as_text(log: penstock.Log) -> None:
 
 @pytest.mark.shows("K15")
 def test_a_prefetched_lease_that_was_lost_is_not_started(log: penstock.Log) -> None:
-    """A lease is read ahead, and its heartbeat is refused before its turn comes."""
+    """The heartbeat of a prefetched lease is refused before the lease is started."""
     append_orders(log, 3)
     log.create_group("orders", "g")
     lease = claim_lease(log)
@@ -208,7 +208,7 @@ def test_a_refused_heartbeat_stops_the_lease_in_work(log: penstock.Log) -> None:
         pass
     log.release(again.id, again.token)
     one._beat(watched)
-    assert marks.stop[0] == 0, "by now the marks are those of the next lease"
+    assert marks.stop[0] == 0, "the marks now belong to the next lease"
 
 
 @pytest.mark.shows("K47")

@@ -1,4 +1,4 @@
-"""Whatever a handler does, it does to one event."""
+"""Whatever a handler does, it affects only its own event."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_every_fault_ends_dead_and_all_others_published(
     faults = append_with_faults(log)
     engine = run_local_until_drained(log, subscription(handlers.plain, timeout_seconds=1.5, memory_mb=300))
     check_only_faults_are_dead(log, faults)
-    # An event without effects is not run again because a neighbour took the process down.
+    # An event without effects is not run again when another event ends the process.
     calls = Counter(int(offset) for offset, _ in read_notes(tmp_path / "notes"))
     assert all(calls[offset] == 1 for offset in range(1, EVENTS + 2) if offset not in faults)
     assert engine.snapshot()["orders/g"]["deaths"] == 2 * sum(
@@ -80,7 +80,7 @@ def test_with_many_in_flight_only_the_culprit_is_blamed(
 
 @pytest.mark.shows("S01")
 def test_a_leak_is_seen_however_busy_the_process_is(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports come so often that the engine never waits: it looks at the memory all the same."""
+    """Reports arrive so often that the engine never waits; it must still check the memory."""
     monkeypatch.setattr("penstock.engine.isolation.supervised._CHUNK", 2)
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 1_000)
     engine = run_local_until_drained(log, subscription(handlers.leaking, memory_mb=300))

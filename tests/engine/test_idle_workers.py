@@ -1,4 +1,4 @@
-"""How idle workers wake up: by notifications where they arrive, by looking everywhere, and never not at all."""
+"""Idle workers wake up by notifications where these arrive, and by polling everywhere."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEVER = 3600.0
 
 
 class Heard:
-    """What an inline handler was called for."""
+    """Records what an inline handler was called for."""
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
@@ -41,7 +41,7 @@ class Heard:
 
 @contextmanager
 def idle_engine(log: penstock.Log, *subscriptions: Subscription) -> Iterator[LocalEngine]:
-    """An engine that has found nothing to do, and is waiting."""
+    """An engine that found nothing to do and waits."""
     engine = LocalEngine(log, subscriptions)
     engine.start()
     try:
@@ -53,7 +53,7 @@ def idle_engine(log: penstock.Log, *subscriptions: Subscription) -> Iterator[Loc
 
 
 def settled_down(engine: LocalEngine) -> bool:
-    """All workers wait, and the look-out has looked for each of them since."""
+    """Whether all workers wait, and the look-out has looked for each of them since."""
     watching = engine.lookout
     waiting = list(watching._waiting)
     now = time.monotonic()
@@ -62,7 +62,7 @@ def settled_down(engine: LocalEngine) -> bool:
 
 @pytest.fixture
 def never_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the first look only a notification can wake anybody."""
+    """After the first look only a notification can wake a worker."""
     monkeypatch.setattr(looking, "LOOK_FIRST_SECONDS", NEVER)
     monkeypatch.setattr(looking, "LOOK_MOST_SECONDS", NEVER)
     monkeypatch.setattr(looking, "IDLE_CLAIM_SECONDS", NEVER)
@@ -70,12 +70,12 @@ def never_look(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def only_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time alone wakes nobody."""
+    """No worker wakes by time alone."""
     monkeypatch.setattr(looking, "IDLE_CLAIM_SECONDS", NEVER)
 
 
 def acts(log: penstock.Log) -> dict[str, Callable[[], Any]]:
-    """What gives an idle worker something to do, by a connection of Penstock's own."""
+    """Ways to give an idle worker something to do, on Penstock's own connections."""
     return {
         "append": lambda: log.append("orders", {}, type="t"),
         "append_many": lambda: log.append_many("orders", [{"payload": {}, "type": "t"}] * 3),
@@ -99,7 +99,7 @@ def test_a_notification_wakes_an_idle_worker(postgres_log_url: str, never_look: 
 
 
 def prepare(log: penstock.Log, heard: Heard, act: str) -> int:
-    """One dead letter, one that is done; returns how many calls the engine will make before it is idle."""
+    """Leave one dead letter and one published event; return how many calls the engine makes before it is idle."""
     log.create_group("orders", "g", retry=penstock.Retry(max_attempts=2, base_seconds=0, jitter=0))
     if act.startswith("append"):
         return 0
@@ -116,7 +116,7 @@ def prepare(log: penstock.Log, heard: Heard, act: str) -> int:
 def test_an_idle_worker_finds_work_without_notifications(
     log: penstock.Log, make_log: MakeLog, only_look: None, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
-    """Notifications are lost: on PostgreSQL nobody sends them, on SQLite there are none."""
+    """Without notifications: on PostgreSQL they are not sent, and SQLite has none."""
     other = make_log()
     monkeypatch.setattr("penstock.stores.wake.Seldom.due", lambda self: False)
     heard = Heard()
@@ -143,7 +143,7 @@ def test_a_release_by_another_engine_wakes_an_idle_worker(
 
 
 def looks_of(engine: LocalEngine) -> float:
-    """Grows with every look."""
+    """A number that grows with every look."""
     return max((one.next_look for one in engine.lookout._waiting), default=0.0)
 
 
@@ -158,7 +158,7 @@ def test_an_append_in_a_callers_transaction_never_notifies(postgres_log_url: str
         engine.lookout.woke.clear()
         log.append("orders", {}, type="t", connection=connection)
         looked = looks_of(engine)
-        wait_until(lambda: looks_of(engine) > looked + 1)  # the sequence moved, and nothing is to be had yet
+        wait_until(lambda: looks_of(engine) > looked + 1)  # the sequence moved, but nothing can be claimed yet
         assert heard.offsets == [] and not engine.lookout.woke
         connection.commit()
         wait_until(lambda: heard.offsets == [1])
@@ -173,7 +173,7 @@ def listener(url: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def heard_by(connection: psycopg.Connection[Any]) -> int:
-    """Notifications so far: what was sent before our own has arrived before it."""
+    """The notifications so far: those sent before our own arrive before it."""
     connection.execute("notify \"penstock.wake\", 'mine'")
     for count, one in enumerate(connection.notifies(timeout=PATIENCE_SECONDS)):
         if one.payload == "mine":
@@ -244,7 +244,7 @@ def test_the_look_out_listens_again_after_its_connection_was_cut(postgres_log_ur
 @pytest.mark.shows("K34", "J10")
 @pytest.mark.skipif(pgbouncer.find() is None, reason="pgbouncer is not installed")
 def test_a_look_out_only_polls_through_pgbouncer(postgres: PostgresServer, postgres_log_url: str) -> None:
-    """LISTEN and locks would stay with a session that is lent to somebody else the next moment."""
+    """LISTEN and locks would stay with a server session that PgBouncer gives to another client."""
     heard = Heard()
     with pgbouncer.PgBouncer(postgres) as bouncer:
         url = bouncer.url(postgres_log_url.rpartition("/")[2])
@@ -276,7 +276,7 @@ def test_an_append_through_pgbouncer_wakes_a_listening_engine(
 
 @pytest.mark.shows("K38")
 def test_many_groups_have_one_look_out(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One thread looks for all groups, and one look serves them all."""
+    """One thread looks for all groups, and one look serves all of them."""
     heard = [Heard() for _ in range(6)]
     groups = [one.subscription(group=f"g{number}") for number, one in enumerate(heard)]
     with idle_engine(log, *groups) as engine:
@@ -298,7 +298,7 @@ def test_an_idle_worker_wakes_when_something_is_due(log: penstock.Log, only_look
 
 
 class Claims:
-    """How often a log was asked for a lease."""
+    """Count the claims of a log."""
 
     def __init__(self, log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
@@ -316,19 +316,19 @@ class Claims:
 def test_a_single_event_costs_two_claims(
     log: penstock.Log, only_look: None, monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any]
 ) -> None:
-    """One that finds it, one that finds nothing more; whether the second is made beside the settle or after it."""
+    """One finds it, one finds nothing more, whether the second runs during the settle or after it."""
     heard, claims = Heard(), Claims(log, monkeypatch)
     with idle_engine(log, heard.subscription(**policy)) as engine:
         claims.count = 0
         for number in range(1, 6):
             log.append("orders", {}, type="t", ordering_key="k")
             wait_until(lambda n=number: len(heard.offsets) == n and settled_down(engine))  # type: ignore[misc]
-        assert claims.count <= 2 * 5 + 1, "one that was too early is forgiven"
+        assert claims.count <= 2 * 5 + 1, "more than one extra claim"
 
 
 @pytest.mark.shows("J10", "K20")
 def test_events_released_by_a_settle_are_claimed_at_once(log: penstock.Log, never_look: None) -> None:
-    """Nobody but the worker itself can know: it neither looks nor is it notified."""
+    """Only the worker itself can know: it neither polls nor is notified."""
     called: list[int] = []
 
     def fails_twice(event: penstock.Event) -> None:

@@ -1,4 +1,4 @@
-"""The loop: progress, stopping, heartbeats, order, and what ends a group's work."""
+"""The worker's loop: progress, stopping, heartbeats, order, and what ends a group's work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SLOW = 0.02
 @pytest.mark.shows("K17")
 @pytest.mark.parametrize("isolation", ["process", "inline"])
 def test_a_slow_handlers_finished_events_are_settled_before_the_rest(log: penstock.Log, isolation: str) -> None:
-    """The first lease would take twelve times its time: what is finished is settled, the rest comes back as a range."""
+    """The first lease takes twelve times too long: finished events are settled, the rest is released as a range."""
     log.append_many("orders", [{"payload": {"seconds": SLOW}, "type": "t"}] * 64)
     engine = LocalEngine(log, [subscription(handlers.slow, batch_seconds=0.1, isolation=isolation)])
     engine.start()
@@ -74,7 +74,7 @@ def test_a_killed_engine_repeats_only_its_last_lease(log: penstock.Log, log_url:
     again = [
         offset for offset, calls in Counter(o for o, what in read_notes(notes) if what == "end").items() if calls > 1
     ]
-    assert len(again) <= 40, "a lease is about a tenth of a second, and one more may have been read ahead"
+    assert len(again) <= 40, "more than one lease and one prefetched lease were repeated"
 
 
 @pytest.mark.shows("K17", "K13")
@@ -87,10 +87,12 @@ def test_a_graceful_stop_counts_no_failure(log: penstock.Log, notes: Path) -> No
     assert engine.wait(PATIENCE_SECONDS)
     begun = {offset for offset, what in read_notes(notes) if what == "begin"}
     ended = {offset for offset, what in read_notes(notes) if what == "end"}
-    assert begun == ended, "a running handler gets its time"
+    assert begun == ended, "running handlers must finish"
     assert count_published(log) == len(ended) < 200
     with raw(log.store.url) as sql:
-        assert sql("select count(*) from penstock.deliveries") == [(0,)], "what was not started comes back as a range"
+        assert sql("select count(*) from penstock.deliveries") == [(0,)], (
+            "events that were not started must come back as a range"
+        )
         assert sql("select count(*) from penstock.leases where outcome is null") == [(0,)]
     assert {one.failures for one in log.deliveries("orders", "g")} == {0}
     run_local_until_drained(log, subscription(handlers.slow, batch_seconds=60))
@@ -124,7 +126,7 @@ def test_ten_solo_deaths_without_a_success_pause_the_group(log: penstock.Log) ->
     assert engine.paused["orders/g"].startswith("crash_loop: 10 events in a row")
     (group,) = log.groups("orders")
     assert group.paused and group.pause_reason == engine.paused["orders/g"]
-    assert len(log.deliveries("orders", "g", state="DEAD")) == 0, "the log is not buried"
+    assert len(log.deliveries("orders", "g", state="DEAD")) == 0, "logged too often"
     with raw(log.store.url) as sql:
         ((reason,),) = sql("select detail from penstock.audit where action = 'pause'")
         assert "crash_loop" in str(reason)
@@ -160,7 +162,7 @@ def test_without_order_a_failing_event_delays_nobody(log: penstock.Log, log_url:
 
 @pytest.mark.shows("K18", "K36")
 def test_a_lease_ends_early_when_many_of_its_events_wait_for_one_key(log: penstock.Log, log_url: str) -> None:
-    """Each event that waits becomes a row; what was not begun goes back as a range, and is not looked at one by one."""
+    """Every waiting event becomes a row; events not yet started are released as a range."""
     create_done_table(log_url)
     failing = 700  # in the third lease, which is long enough
     log.append_many(
@@ -230,7 +232,7 @@ def test_concurrent_handlers_of_one_key_take_turns(log: penstock.Log, notes: Pat
         else:
             running.remove(key)
         most = max(most, len(running))
-    assert most > 1, "different keys run side by side"
+    assert most > 1, "different keys must run concurrently"
 
 
 @pytest.mark.parametrize("handler", [handlers.slow, handlers.slow_async])
@@ -263,9 +265,9 @@ def test_an_unavailable_target_opens_the_circuit(
     assert {str(one.state) for one in shown} == {"PUBLISHED"} and {one.failures for one in shown} == {0}
     with raw(log.store.url) as sql:
         sizes = [members for (members,) in sql("select members from penstock.leases order by id")]
-    assert sizes[1] == sizes[2] == 1, "an open circuit probes with one event"
+    assert sizes[1] == sizes[2] == 1, "an open circuit must probe with one event"
     (group,) = log.groups("orders")
-    assert group.circuit is None, "the success of a probe closes it"
+    assert group.circuit is None, "a successful probe must close the circuit"
 
 
 @pytest.mark.shows("K13")
@@ -296,7 +298,7 @@ def test_several_handlers_share_a_group_and_the_first_match_handles(log: penstoc
 def test_an_event_without_a_matching_handler_is_dead(log: penstock.Log) -> None:
     log.append("orders", {}, type="order.created")
     log.create_group("orders", "g", retry=RETRY_AT_ONCE)
-    log.bind("orders", "g", types=["order.paid"])  # forward only: what came before is still the group's
+    log.bind("orders", "g", types=["order.paid"])  # applies to later events only
     run_local_until_drained(log, subscription(handlers.plain, types=["order.paid"]))
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert dead.error_code == "Permanent" and "no handler" in str(dead.last_error)

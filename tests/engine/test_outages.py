@@ -1,4 +1,4 @@
-"""An engine ends only when it is told to: whatever happens to its connections, it waits, says so, and goes on."""
+"""An engine ends only on request: whatever happens to its connections, it waits, logs it, and continues."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from tests.support.postgres_server import PostgresServer
 from tests.support.roles import worker_role
 from tests.support.waiting import wait_until
 
-EVENTS = 600  # too many for a claim to bring along
+EVENTS = 600  # too many to be returned with the claim
 PATIENT = penstock.Retry(max_attempts=50, base_seconds=0, jitter=0)
 
 
 @contextmanager
 def engine_on(log: penstock.Log, **policy: Any) -> Iterator[LocalEngine]:
-    """An engine that works until the test ends it; anything else that ends it fails the test."""
+    """An engine that runs until the test stops it; the test fails if it ends earlier."""
     settings = {"isolation": "inline", "lease_seconds": 1.0, "retry": PATIENT, **policy}
     engine = LocalEngine(log, [subscription(handlers.counting, **settings)])
     engine.start()
     try:
         yield engine
-        assert not engine.wait(0), "it ended by itself"
+        assert not engine.wait(0), "the engine ended by itself"
     finally:
         engine.stop()
         assert engine.wait(PATIENCE_SECONDS)
 
 
 def wait_for_effects(url: str, count: int) -> None:
-    """Until so many were committed."""
+    """Wait until this many effects are committed."""
     with psycopg.connect(url, autocommit=True) as connection:
         wait_until(lambda: (connection.execute("select count(*) from done").fetchone() or (0,))[0] >= count)
 
 
 def check_once(log: penstock.Log, url: str, events: int) -> None:
-    """Every effect of every event exactly once."""
+    """Every effect of every event happened exactly once."""
     assert sorted(done_offsets(url)) == sorted(event.offset for event in log.read("orders", limit=10_000))
     assert len(done_offsets(url)) == events
     emitted = Counter(event.json()["offset"] for event in log.read("seen", limit=10_000))
@@ -108,7 +108,7 @@ def test_connections_cut_at_every_second_commit_lose_nothing(
 def test_a_connection_cut_while_reading_a_lease_does_not_claim_another(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was claimed is read again, not claimed again: no lease is left to expire."""
+    """The claimed lease is read again; no other lease is claimed and left to expire."""
     create_done_table(postgres_log_url)
     reading = False
 
@@ -135,7 +135,7 @@ def test_a_connection_cut_while_reading_a_lease_does_not_claim_another(
 def test_no_verb_raises_a_raw_driver_error_after_a_cut(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
-    """Not a raw error of the driver among them, wherever the cut is."""
+    """Wherever the connection is cut, verbs raise Penstock's own errors."""
     verbs = {
         "append": lambda log: log.append("orders", {}, type="t"),
         "append_many": lambda log: log.append_many("orders", [{"payload": {}, "type": "t"}] * 3),
@@ -191,8 +191,8 @@ def test_a_server_restart_loses_nothing(end: str, caplog: pytest.LogCaptureFixtu
 def test_sessions_that_ended_while_they_were_idle_cost_no_wait(
     postgres_log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that restarts ends every session of a pool. The next call finds them out one after the other, and waits
-    for nothing: it has less patience here than a wait behind each of them would take."""
+    """A restart ends every session of the pool. The next call discards them one after the other without waiting: its
+    patience here is shorter than one wait per session."""
     monkeypatch.setattr("penstock.stores.postgres.store.BUSY_SECONDS", 2.0)
     with penstock.open(postgres_log_url) as log:
         together = threading.Barrier(6)
@@ -254,7 +254,7 @@ def test_an_engine_waits_for_a_read_only_server(
 def test_a_transaction_that_the_server_ends_while_idle_writes_nothing(
     postgres_log_url: str, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    """The server ends a transaction that waits for too long: nothing was written, and it is said so."""
+    """The server ends a transaction that is idle for too long: nothing is written, and the error says so."""
     from penstock.stores.postgres import transaction
 
     monkeypatch.setattr(transaction, "_SETTINGS", transaction._SETTINGS.replace("'10s'", "'50ms'"))

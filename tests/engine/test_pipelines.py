@@ -1,4 +1,4 @@
-"""What an app may declare as a pipeline; Spark is not needed for that."""
+"""What an app may declare as a pipeline; this needs no Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several processes run one app: they share its groups, the fallen are replaced, and nobody stays behind."""
+"""Several processes run one app: they share its groups, dead ones are replaced, and none stays behind."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Shop:
         return running.penstock(self.directory, *given, *arguments)
 
     def notes(self) -> list[tuple[int, int, int]]:
-        """Every call of the handler: its process, the member, the offset."""
+        """Every call of the handler: its process, the pool process above it, and the offset."""
         file = self.directory / "notes"
         lines = file.read_text().splitlines() if file.exists() else []
         return [(int(own), int(member), int(offset)) for own, member, offset in map(str.split, lines)]
@@ -96,13 +96,13 @@ def shop(tmp_path: Path, log_url: str) -> Iterator[Shop]:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Shop]:
-    """On SQLite alone, for what has nothing to do with the store."""
+    """On SQLite only, because the store does not matter here."""
     made = Shop(tmp_path, f"sqlite:///{tmp_path}/log.db")
     yield made
     made.gate.close()
 
 
-# --- together --------------------------------------------------------------------------------------------------------
+# --- together ---------------------------------------------------------------------------------------------------------
 
 
 def test_two_pool_processes_share_a_group(shop: Shop) -> None:
@@ -128,13 +128,13 @@ def test_pool_processes_stop_gracefully_when_the_foreground_process_is_killed(sh
         everybody = {pid for own, member, _ in shop.notes() for pid in (own, member)}
         with watching(*everybody) as wait_for_all:
             foreground.process.kill()
-            wait_until(lambda: len([*shop.directory.glob("stopping-*")]) == 2, "both to know", running.SECONDS)
+            wait_until(lambda: len([*shop.directory.glob("stopping-*")]) == 2, "both to stop", running.SECONDS)
             shop.gate.open()
             wait_for_all()
     assert shop.counts() == {"PUBLISHED": 2, "PENDING": ORDERS - 2, "failures": 0}
 
 
-# --- one of them falls -----------------------------------------------------------------------------------------------
+# --- one of them falls ------------------------------------------------------------------------------------------------
 
 
 def test_a_killed_pool_process_is_replaced(shop: Shop) -> None:
@@ -189,11 +189,11 @@ def test_an_error_of_a_pool_process_ends_the_run_with_it(small: Shop, text: str,
     assert foreground.err == ""
 
 
-# --- what the end of a member means, without one -------------------------------------------------------------------
+# --- what the end of a member means, without one ----------------------------------------------------------------------
 
 
 class Scripted:
-    """Stands in for a member: says what it is told to say."""
+    """A fake pool process that sends given messages."""
 
     scripts: list[list[Message | Died]]
     started: list[Scripted]
@@ -293,7 +293,7 @@ def test_the_restart_delay_grows_and_a_long_life_resets_it() -> None:
     assert place.next_pause(61.0) == 0.5
 
 
-# --- App.run ---------------------------------------------------------------------------------------------------------
+# --- App.run ----------------------------------------------------------------------------------------------------------
 
 GUARDED = """
 if __name__ == "__main__":
@@ -337,7 +337,7 @@ def test_a_program_runs_its_app_in_several_processes(small: Shop) -> None:
 
 
 def test_a_program_may_declare_in_several_modules(small: Shop) -> None:
-    """Only the program itself has imported them all."""
+    """Only the program itself has imported all of them."""
     more = "from shop import app\n@app.subscribe('orders', group='more')\ndef handle(event): pass\n"
     (small.directory / "more.py").write_text(more)
     (small.directory / "program.py").write_text(f"from shop import app\nimport more\n{GUARDED}")
@@ -358,7 +358,7 @@ def test_an_app_without_a_name_is_refused(small: Shop) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_program_that_runs_when_it_is_imported_is_refused(small: Shop, processes: int) -> None:
-    """Its handlers' processes, or its members, would run it again, and theirs again."""
+    """Its handler and pool processes would run it again, and so on."""
     small.write(f"{SHOP}\napp.run('local', until_drained=True, processes={processes})")
     small.append(1)
     done = run_python(small, "shop.py")

@@ -1,4 +1,4 @@
-"""Deaths, time-outs and failures in any order: effects once and in order, and every call with its own attempt."""
+"""Deaths, time-outs and failures in any order: effects happen once and in order, and every call has its own attempt."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.scripted_events import append_scripts, check_random_deaths, e
 def test_effects_happen_once_after_a_death_and_a_failure_of_an_earlier_event(
     log: penstock.Log, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, handler: Any
 ) -> None:
-    """One key, five events: the fourth takes its process down, and on the next attempt the first one raises."""
+    """Five events of one key: the fourth ends its process, and on the next attempt the first one raises."""
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     create_done_table(log_url)
     append_scripts(log, [{"2": "raise"}, {}, {}, {"1": end}, {}], lambda n: "k")
@@ -78,7 +78,7 @@ def test_a_settle_refuses_effects_that_belong_to_no_successful_event(log: pensto
         with pytest.raises(penstock.UnattributedEffect):
             lease.settle(**said[why], **lump)
     assert log.read("out") == [] and log.state("orders", "g", "k") == {}
-    assert lease.settle(emit=out, state={"k": {"n": 1}}).published == 3, "the lease is still ours"
+    assert lease.settle(emit=out, state={"k": {"n": 1}}).published == 3, "the lease is still held"
     assert len(log.read("out")) == 1
 
 
@@ -86,7 +86,7 @@ def test_a_settle_refuses_effects_that_belong_to_no_successful_event(log: pensto
 def test_chunks_halve_with_every_death_and_double_with_every_success(
     log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lease in one child: it ends with the death, and what was reported before is kept."""
+    """A lease in one child ends with the child's death; earlier reports are kept."""
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     append_scripts(log, [{"1": "exit"} if n == 12 else {} for n in range(20)], lambda n: "k")
     one = subscription(handlers.scripted_state, lanes=1)
@@ -97,7 +97,7 @@ def test_chunks_halve_with_every_death_and_double_with_every_success(
         lease = claim_lease(log, limit=100)
         work = Work(lease.events, lease.token, isolated.marks)
         isolated.run(work)
-        assert isolated.chunk == 3, "seven events in the chunk that was reported, seven in the one that was lost"
+        assert isolated.chunk == 3, "seven events in the reported chunk, seven in the lost one"
         assert sorted(work.failed) == [12] and work.deaths == 1
         assert work.writers == {"k": list(range(7))} and [place for place, _ in work.emit] == list(range(7))
         work.finish()
@@ -109,7 +109,7 @@ def test_chunks_halve_with_every_death_and_double_with_every_success(
         work = Work(again.events, again.token, isolated.marks, LeaseState(again.state()))
         isolated.run(work)
         assert not work.unfinished() and work.touched() == 12
-        assert isolated.chunk == 24, "three, three and six"
+        assert isolated.chunk == 24, "chunks of three, three and six"
     finally:
         isolated.stop()
 
@@ -118,7 +118,7 @@ def test_chunks_halve_with_every_death_and_double_with_every_success(
 def test_the_time_of_a_lease_begins_with_its_first_event(
     log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The app takes far longer to load than a lease may take, and every child is a fresh one."""
+    """The app takes far longer to load than a lease lasts, and every child is new."""
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     monkeypatch.setenv("PENSTOCK_LOADS", "1.0")
     append_scripts(log, [{"1": "exit", "2": "exit"} if n == 1 else {} for n in range(4)], lambda n: None)
@@ -134,7 +134,7 @@ def test_the_time_of_a_lease_begins_with_its_first_event(
 def test_three_engines_finish_although_loading_takes_longer_than_a_lease(
     make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows that hung once, rows of a lost lease, one that was lost alone: all of them end, after a few attempts."""
+    """Rows that hung once, rows of a lost lease, and a row lost alone all end after a few attempts."""
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     monkeypatch.setenv("PENSTOCK_LOADS", "3.5")
     log = make_log()
@@ -154,13 +154,13 @@ def test_three_engines_finish_although_loading_takes_longer_than_a_lease(
         engine.start()
     try:
         for engine in engines:
-            assert engine.wait(60), f"still at work: {engine.snapshot()}"
+            assert engine.wait(60), f"still working: {engine.snapshot()}"
     finally:
         for engine in engines:
             engine.stop()
     shown = log.deliveries("orders", "g", limit=100)
     assert {str(one.state) for one in shown} == {"PUBLISHED"} and len(shown) == 90
-    assert max(one.attempts for one in shown) <= 5, "lost, failed or hung once or twice, and never in vain"
+    assert max(one.attempts for one in shown) <= 5, "attempts beyond the planned losses, failures and hangs"
     assert sum(engine.snapshot()["orders/g"]["leases"] for engine in engines) <= 60
     assert_each_call_has_its_own_attempt(tmp_path / "notes")
 
@@ -192,7 +192,7 @@ def test_a_lease_does_not_run_out_of_time_before_it_began(log: penstock.Log) -> 
 def test_rows_of_a_lost_lease_are_retried_in_few_leases_and_one_process(
     clocked: penstock.Log, clock: VirtualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand harmless retries of a lost lease: sixteen leases, and the process that is there."""
+    """A thousand harmless retries of a lost lease take about sixteen leases in one process."""
     log = clocked
     monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     log.create_group("orders", "g", retry=SIX_ATTEMPTS, lease_seconds=30)
@@ -208,7 +208,7 @@ def test_rows_of_a_lost_lease_are_retried_in_few_leases_and_one_process(
         ("PUBLISHED", 1, 3)
     }
     assert engine.snapshot()["orders/g"]["leases"] <= 20 and engine.snapshot()["orders/g"]["deaths"] == 0
-    assert _Retired.count == 1, "the child that was started, when the engine stopped"
+    assert _Retired.count == 1, "only the engine's stop may retire the child"
 
 
 class _Retired:
@@ -235,7 +235,7 @@ def test_only_events_in_flight_when_a_process_dies_are_suspects(
         log, subscription(handlers.scripted_plain, concurrency=4, retry=penstock.Retry(max_attempts=2, base_seconds=0))
     )
     (dead,) = log.deliveries("orders", "g", state="DEAD")
-    assert (dead.offset, dead.failures, dead.attempts) == (18, 2, 3), "once in company, twice alone"
+    assert (dead.offset, dead.failures, dead.attempts) == (18, 2, 3), "once with others, twice alone"
     others = [one for one in log.deliveries("orders", "g") if one.offset != 18]
     assert {(str(one.state), one.failures) for one in others} == {("PUBLISHED", 0)}
     assert_each_call_has_its_own_attempt(tmp_path / "notes")

@@ -1,4 +1,4 @@
-"""What a handler asks for may be impossible: then its event fails, and nothing else does."""
+"""A handler may ask for something impossible: then its event fails, and no other does."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_effects_that_cannot_be_stored_fail_only_their_event(log: penstock.Log, 
 def test_state_is_exact_across_chunks_and_deaths(
     log: penstock.Log, log_url: str, do: str, ordering: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process dies in a later chunk than the first SQL: its successor must not mix old state over new."""
+    """A process dies in a later chunk than the first SQL: the next process must not overwrite new state with old."""
     monkeypatch.setattr("penstock.engine.isolation.supervised._CHUNK", 3)
     create_done_table(log_url)
     events = [{"payload": {"do": do if n == 0 else None}, "type": "t", "ordering_key": "k"} for n in range(20)]
@@ -73,7 +73,7 @@ def test_a_refused_event_releases_only_later_events_of_its_key(log: penstock.Log
     run_local_until_drained(log, subscription(handlers.counting, isolation="inline", lanes=1))
     assert sorted(done_offsets(log_url)) == [3, 5]
     attempts = {one.offset: one.attempts for one in log.deliveries("orders", "g", state="PUBLISHED")}
-    assert attempts == {3: 1, 5: 2}, "only the event behind the refused one of its own key came back"
+    assert attempts == {3: 1, 5: 2}, "more than the later event of the refused one's key came back"
 
 
 @pytest.mark.shows("K27", "X03")
@@ -81,7 +81,7 @@ def test_a_refused_event_releases_only_later_events_of_its_key(log: penstock.Log
 def test_a_settle_is_repeated_when_its_answer_is_lost(
     log: penstock.Log, log_url: str, do: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The settle committed and nobody heard of it: the second one must say the same, and is answered like the first."""
+    """The settle committed, but its answer was lost: a repeated settle is the same and returns the first answer."""
     create_done_table(log_url)
     log.append("seen", {"first": True}, type="event.seen", event_id=penstock.event_id("taken"))
     for what in (None, do, None):
@@ -122,7 +122,7 @@ def test_a_deferred_constraint_fails_only_its_event(postgres_log: penstock.Log) 
 def test_an_impossible_settle_is_narrowed_down_to_its_event(
     log: penstock.Log, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it is: leases get smaller until the culprit stands alone, and the engine goes on."""
+    """Leases get smaller until the event that causes it is alone, and the engine continues."""
     real = Lease.apply
 
     def apply(self: Lease, said: object) -> object:

@@ -1,4 +1,4 @@
-"""A run is a row: written, kept alive, obeyed, ended; and lost when nobody keeps it alive."""
+"""A run is a row: written at the start, kept alive, obeyed and ended; without a heartbeat it counts as lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Running:
-    """A run in a thread of its own, as `penstock run --engine local` has it in the foreground."""
+    """A run in a thread, as `penstock run --engine local` has it in the foreground."""
 
     def __init__(self, log: penstock.Log, **policy: Any) -> None:
         self.seen: list[int] = []

@@ -1,4 +1,4 @@
-"""Engines that are killed, stopped and frozen at random, while their handlers die, hang and fail."""
+"""Engines are killed, stopped and frozen at random, while their handlers die, hang and fail."""
 
 from __future__ import annotations
 

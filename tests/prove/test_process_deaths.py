@@ -1,4 +1,4 @@
-"""Deaths, time-outs and failures in any order, some hundreds of random groups with real children."""
+"""Deaths, time-outs and failures in any order: hundreds of random groups with real child processes."""
 
 from __future__ import annotations
 

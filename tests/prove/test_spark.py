@@ -1,4 +1,4 @@
-"""Spark at length: 200,000 events with poison among them, and whoever works killed again and again."""
+"""Spark at length: 200,000 events with poison among them, and repeated kills of every kind of process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_one_percent_poison_in_200_000_is_dead_and_nothing_else_is(spark: Any, p
 
 @pytest.mark.shows("S03")
 def test_random_kills_of_driver_jvm_and_workers_lose_nothing(tmp_path: Path, postgres_log_url: str) -> None:
-    """The driver, its JVM, a Python worker or a handler's process, at random; then a run to the end."""
+    """Kill the driver, its JVM, a Python worker or a handler's process at random; then run to the end."""
     library.open(postgres_log_url).close()
     shop, chance = SparkShop(tmp_path, postgres_log_url), random.Random(20)
     shop.append(3_000, seconds=0.003)
@@ -58,10 +58,10 @@ def test_random_kills_of_driver_jvm_and_workers_lose_nothing(tmp_path: Path, pos
             running.wait_until(lambda before=before: len(done_offsets(shop.url)) > before + 40, "some work")  # type: ignore[misc]
             victim = running.pid if number % 4 == 0 else chance.choice(_family(running))
             os.kill(victim, signal.SIGKILL)
-            enough = len(done_offsets(shop.url)) + chance.randrange(60)  # for whoever is left to go on, or not
+            enough = len(done_offsets(shop.url)) + chance.randrange(60)  # the remaining processes may continue or not
             wait_until(
                 lambda enough=enough: _ended(running) or len(done_offsets(shop.url)) >= enough,
-                "an end, or more work",
+                "the run to end or to continue",
                 60,
             )  # type: ignore[misc]
     with shop.run("--until-drained", "--json") as running:
@@ -74,7 +74,7 @@ def test_random_kills_of_driver_jvm_and_workers_lose_nothing(tmp_path: Path, pos
 
 
 def test_a_gigabyte_passes_with_a_driver_of_512_mb(tmp_path: Path, postgres_log: library.Log) -> None:
-    """Neither the events nor the rows of a pipeline pass the driver."""
+    """Neither the events nor the rows of a pipeline pass through the driver."""
     padding = "x" * 4_000
     for first in range(0, GIGABYTE, 10_000):
         events = [{"payload": {"n": first + n, "padding": padding}, "type": "t"} for n in range(10_000)]

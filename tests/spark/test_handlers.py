@@ -1,4 +1,4 @@
-"""Handlers inside Spark tasks: whatever a handler does, it does to one event, and no job fails for it."""
+"""Handlers inside Spark tasks: whatever a handler does, it affects only its own event, and no Spark job fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def notes(spark: Any, tmp_path: Path) -> Iterator[Path]:
-    """Where handlers in Spark's workers write what they did."""
+    """The notes of handlers in Spark's workers."""
     spark.sparkContext.environment["PENSTOCK_NOTES"] = str(tmp_path / "notes")
     yield tmp_path / "notes"
     del spark.sparkContext.environment["PENSTOCK_NOTES"]
@@ -111,7 +111,7 @@ def test_a_killed_python_worker_loses_nothing(spark: Any, postgres_log: penstock
 
 
 def _a_claimer(log: penstock.Log) -> int:
-    """A living Python worker that holds a lease: host/executor/pid/group."""
+    """A live Python worker that holds a lease; claimed_by is host/executor/pid/group."""
     found: set[int] = set()
 
     def looked() -> bool:
@@ -149,14 +149,14 @@ def test_more_groups_than_slots_all_get_their_turn(spark: Any, log: penstock.Log
     groups = [subscription(handlers.plain, group=f"g{n}") for n in range(5)]
     with engine_on_spark(spark, log, *groups) as engine:
         wait_until(lambda: all(counts["published"] == 50 for counts in engine.snapshot().values()))
-        log.append("orders", {}, type="t")  # everybody has gone to sleep, or is about to
+        log.append("orders", {}, type="t")  # every slice sleeps, or is about to
         wait_until(lambda: all(counts["published"] == 51 for counts in engine.snapshot().values()))
     assert {group.published for group in log.stats().groups} == {51}
 
 
 @pytest.mark.shows("K42")
 def test_a_run_survives_a_deleted_group(spark: Any, log: penstock.Log) -> None:
-    """Its slices wait for a new one; the other groups go on."""
+    """Its slices wait for a new group; other groups continue."""
     both = [subscription(handlers.plain, group=name) for name in ("g", "h")]
     with engine_on_spark(spark, log, *both) as engine:
         log.append("orders", {}, type="t")
@@ -166,7 +166,7 @@ def test_a_run_survives_a_deleted_group(spark: Any, log: penstock.Log) -> None:
         wait_until(lambda: count_published(log, "h") == 2)
         log.create_group("orders", "g")
         wait_until(lambda: count_published(log, "g") == 2)
-        assert not engine.wait(0), "it ended by itself"
+        assert not engine.wait(0), "the run ended by itself"
 
 
 def test_a_slice_and_the_driver_exchange_messages() -> None:
@@ -189,7 +189,7 @@ def test_a_slice_and_the_driver_exchange_messages() -> None:
 
 
 def test_a_slice_stops_when_its_driver_is_gone() -> None:
-    """Nobody says stop: the other end of the line just ends."""
+    """No stop is sent: the driver's end of the connection just closes."""
     script = (
         "from penstock.spark.handlers.control import Switchboard\n"
         "board = Switchboard('127.0.0.1', lambda number, counts: print(number, flush=True))\n"
@@ -224,7 +224,7 @@ def test_a_slice_without_a_connection_to_the_driver_works_until_its_time_is_up(l
 def test_the_cost_of_a_slice_depends_on_leases_not_on_events(
     log: penstock.Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The cause of the figure: no statement and no Spark row for an event that goes well."""
+    """A successful event costs no statement and no Spark row."""
     statements = StatementCounter()
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20_000)
     one = subscription(handlers.plain, isolation="inline")

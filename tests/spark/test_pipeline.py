@@ -40,7 +40,7 @@ def throwing(batch: Any) -> Any:
     from pyspark.sql import functions as f
 
     @f.udf("bigint")
-    def checked(n):  # Spark would read type hints
+    def checked(n):  # no type hints: Spark would use them
         if n == 1_234:
             raise ValueError(f"no such order: {n}")
         return n
@@ -60,14 +60,14 @@ def test_a_function_that_throws_on_one_row_of_100_000_loses_only_that_row(
     (dead,) = postgres_log.deliveries("orders", "g", state="DEAD")
     assert dead.json() == {"n": 1_234} and dead.last_error == "ValueError: no such order: 1234"
     assert (dead.error_code, dead.attempts, dead.failures) == ("ValueError", 2, 2)
-    assert counted["leases"] == 2, "everything else was settled with the first lease, and then there was the retry"
+    assert counted["leases"] == 2, "one lease for everything else, and one for the retry"
 
 
 def dying(batch: Any) -> Any:
     from pyspark.sql import functions as f
 
     @f.udf("bigint")
-    def checked(n):  # Spark would read type hints
+    def checked(n):  # no type hints: Spark would use them
         import os
 
         if n in (7, 20):
@@ -88,7 +88,7 @@ def test_a_worker_that_dies_is_traced_to_its_event(log: penstock.Log, log_url: s
 
 
 def casting(batch: Any) -> Any:
-    """SQL that refuses one row, behind a shuffle: nobody can say which partition it came from."""
+    """SQL that fails on one row after a shuffle, so the partition does not tell which events it came from."""
     return (
         select_offset_and_n(batch)
         .repartition(3, "n")
@@ -108,7 +108,7 @@ def test_a_row_that_fails_after_a_shuffle_fails_only_its_event(log: penstock.Log
 
 
 def judging(batch: Any) -> Any:
-    """Two rows for every event; one of them says what is wrong with every tenth."""
+    """Two rows for every event; for every tenth event one of them has an error."""
     from pyspark.sql import functions as f
 
     both = select_offset_and_n(batch).withColumn("copy", f.explode(f.array(f.lit(0), f.lit(1))))
@@ -124,16 +124,16 @@ def test_rows_with_an_error_fail_their_events_one_by_one(log: penstock.Log, log_
     run_pipeline_until_drained(log, spark, pipeline(judging, sinks.Table("numbers")))
     good = [n for n in range(200) if n % 10 != 3 and n != 5]
     assert stored_numbers(log_url) == sorted(good * 2), (
-        "none of the rows of a failed event is there, and both of the others"
+        "must hold both rows of every good event and none of a failed one"
     )
-    assert count_by_state(log) == {"published": 180, "dead": 20}, "an event without rows is done"
+    assert count_by_state(log) == {"published": 180, "dead": 20}, "an event without rows must be published"
     dead = {one.json()["n"]: one for one in log.deliveries("orders", "g", state="DEAD", limit=100)}
     assert {*dead} == {n for n in range(200) if n % 10 == 3}
     assert dead[13].last_error == "odd number 13" and dead[13].failures == 2
 
 
 def crowded(batch: Any) -> Any:
-    """Every other event is poisonous."""
+    """Every other event fails."""
     return select_offset_and_n(batch).selectExpr("offset", "if(n % 2 = 0, n, raise_error(concat('odd ', n))) as n")
 
 
@@ -151,7 +151,7 @@ def test_events_beyond_the_job_limit_of_a_lease_are_released(
         "published": 6,
         "dead": 6,
     }
-    assert counted["released"] > 0, "no lease had jobs enough"
+    assert counted["released"] > 0, "some events must be released, because a lease may have only so many jobs"
     assert "odd 7" in {str(one.last_error).rpartition(": ")[2] for one in postgres_log.deliveries("orders", "g")}
 
 
@@ -168,7 +168,7 @@ def test_a_long_batch_is_released_when_the_pipeline_stops(
         from pyspark.sql import functions as f
 
         @f.udf("bigint")
-        def waiting(n):  # Spark would read type hints
+        def waiting(n):  # no type hints: Spark would use them
             import time
 
             time.sleep(60)
@@ -187,14 +187,14 @@ def test_a_long_batch_is_released_when_the_pipeline_stops(
     assert lease is not None and len(lease) == 10 and {one.attempts for one in lease.events} == {2}
 
 
-# --- what is refused at the start ------------------------------------------------------------------------------------
+# --- what is refused at the start -------------------------------------------------------------------------------------
 
 
 def refused(log: penstock.Log, spark: Any, function: Any, sink: Any) -> str:
     with pytest.raises(penstock.PenstockError) as caught, running_pipeline(log, spark, pipeline(function, sink)):
         pass
     assert isinstance(caught.value, penstock.errors.InvalidPipeline)
-    assert [one.group_name for one in log.groups()] == [], "nothing was declared, and nothing claimed"
+    assert [one.group_name for one in log.groups()] == [], "must not declare or claim anything"
     return str(caught.value.message)
 
 
@@ -248,7 +248,7 @@ def test_no_password_is_in_the_plan(postgres_log: penstock.Log, spark: Any) -> N
 
 @pytest.mark.shows("O09")
 def test_the_examples_of_the_page_run(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All blocks of docs/how-to/pipelines.md, and then everything that they declare."""
+    """Run all blocks of docs/how-to/pipelines.md, then everything they declare."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "docs"}
     for block in blocks((ROOT / "docs/how-to/pipelines.md").read_text(encoding="utf-8")):
@@ -274,7 +274,7 @@ def test_only_the_columns_that_are_used_are_read(spark: Any) -> None:
 
 
 def test_a_column_that_is_first_used_later_is_still_read(log: penstock.Log, log_url: str, spark: Any) -> None:
-    """A function that shows another face at the start."""
+    """A function that uses other columns at the start than later."""
     calls: list[int] = []
 
     def fickle(batch: Any) -> Any:

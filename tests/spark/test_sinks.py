@@ -1,4 +1,4 @@
-"""Sinks: what they take, and that rows get there once, whenever the driver dies."""
+"""Sinks: what they accept, and that every row arrives once, whenever the driver dies."""
 
 from __future__ import annotations
 
@@ -190,10 +190,10 @@ def test_foreach_batch_gets_a_name_that_identifies_its_events(postgres_log: pens
     )
     assert count_by_state(postgres_log) == {"published": 30}
     assert seen.pop("orders/g/0-20") == list(range(20)) and seen.pop("orders/g/20-30") == list(range(20, 30))
-    assert len(seen) > 1, "what it refused came again in pieces"
+    assert len(seen) > 1, "a refused batch must come again in pieces"
     for name, found in seen.items():
         low, high = map(int, name.removeprefix("orders/g/").split("-"))
-        assert found == list(range(low, high)), "a name says which events are in the batch"
+        assert found == list(range(low, high)), "the name must identify the events of the batch"
     assert sorted(n for found in seen.values() if len(found) <= 5 or found[0] for n in found) == list(range(20))
 
 
@@ -204,8 +204,6 @@ def test_rows_staged_by_dead_drivers_are_dropped(log: penstock.Log, log_url: str
     assert lease is not None
     aside = PipelineStore(log.store)
     assert aside.stage_rows(lease.id, [[StagedRow(1, b'{"n":1}')], [StagedRow(None, b'{"n":2}')]]).events == 2
-    assert aside.drop_leftovers() == 0 and staged_leftovers(log_url)[2] == 2, (
-        "its lease is open: it may still be wanted"
-    )
+    assert aside.drop_leftovers() == 0 and staged_leftovers(log_url)[2] == 2, "rows of an open lease must be kept"
     lease.release()
     assert aside.drop_leftovers() == 1 and staged_leftovers(log_url) == [0, 0, 0, 0]

@@ -1,4 +1,4 @@
-"""`spark.read.format("penstock")`: events, deliveries, dead letters and attempts, up to the horizon, in equal parts."""
+"""`spark.read.format("penstock")`: events, deliveries, dead letters and attempts, in equal parts up to the horizon."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def sizes(frame: DataFrame) -> list[int]:
 
 @pytest.fixture(params=["true", "false"], ids=["pushes", "pushes-nothing"])
 def pushing(request: pytest.FixtureRequest, spark: Any) -> Any:
-    """A session that pushes filters into Python data sources, as ours do, and one that does not, the default."""
+    """A session that pushes filters into Python data sources, as ours do, and one that does not (the default)."""
     before = spark.conf.get(PUSHDOWN)
     spark.conf.set(PUSHDOWN, request.param)
     yield request.param == "true"
     spark.conf.set(PUSHDOWN, before)
 
 
-# --- events ----------------------------------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S06")
@@ -93,27 +93,27 @@ def test_events_are_read_as_they_were_appended(spark: Any, log: penstock.Log, lo
 def test_partitions_are_equal_though_streams_share_the_offsets(spark: Any, log: penstock.Log, log_url: str) -> None:
     append_orders(log, 300)
     append_orders(log, 2_000, stream="other")
-    for _ in range(50):  # interleaved: one in twenty
+    for _ in range(50):  # interleaved, one in twenty
         append_orders(log, 2)
         append_orders(log, 38, stream="other")
     append_orders(log, 400)
     assert sizes(load(spark, log_url, partitions=4)) == [200, 200, 200, 200]
     assert sizes(load(spark, log_url, partitions=3)) == [266, 267, 267]
-    assert sizes(load(spark, log_url)) == [800], "a few events are not worth more tasks"
+    assert sizes(load(spark, log_url)) == [800], "a few events do not need more tasks"
     assert sizes(load(spark, log_url, stream="other", partitions=2)) == [1950, 1950]
     assert load(spark, log_url, stream="nobody").count() == 0
 
 
 @pytest.mark.shows("S06")
 def test_partitions_use_known_counts(log: penstock.Log) -> None:
-    """Cuts are equal with the running count of the log, without it, and from the middle of a block on."""
+    """Partitions are equal with the log's running count, without it, and from the middle of a block."""
     for size in (9_000, 7_000, 4_000):
         append_orders(log, size)
         append_orders(log, 4_000, stream="other")
     places = [event.offset for event in log.read("orders", limit=100_000)]
 
     def shares(low: int) -> list[int]:
-        """How many events each of seven ranges has."""
+        """The number of events in each of seven ranges."""
         with log.store.transaction(write=False) as tx:
             ranges = partitions.cut(tx, "orders", low, places[-1], 7, exactly=True)
         assert (ranges[0][0], ranges[-1][1]) == (low, places[-1])
@@ -126,7 +126,9 @@ def test_partitions_use_known_counts(log: penstock.Log) -> None:
     log.reap()
     with log.store.transaction(write=False) as tx:
         known = tx.rows("source.counted", stream="orders", low=0, high=places[-1])
-    assert [(row.upto, row.events) for row in known] == [(20_000, 16_000)], "a step once it has grown enough"
+    assert [(row.upto, row.events) for row in known] == [(20_000, 16_000)], (
+        "a step must be added once the log has grown enough"
+    )
     assert [shares(low) for low in starts] == without
 
 
@@ -153,12 +155,12 @@ def test_a_loaded_frame_does_not_change(spark: Any, log: penstock.Log, log_url: 
     assert frame.count() == 3 and load(spark, log_url).count() == 5
 
 
-# --- deliveries, dead letters, attempts ------------------------------------------------------------------------------
+# --- deliveries, dead letters, attempts -------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def worked(log: penstock.Log) -> penstock.Log:
-    """Ten orders: in group a two are published, one is dead, one retries, six wait; group b has begun nothing."""
+    """Ten orders: in group a two are published, one dead, one retried and six pending; group b has not started."""
     append_orders(log, 5, headers={"tenant": "eu"})
     append_orders(log, 3, stream="other")
     append_orders(log, 5)
@@ -220,7 +222,7 @@ def test_failed_attempts_can_be_read(spark: Any, worked: penstock.Log, log_url: 
     assert [row["event_type"] for row in found] == ["order.created"] * 2
 
 
-# --- less than everything --------------------------------------------------------------------------------------------
+# --- less than everything ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S06")
@@ -247,7 +249,7 @@ def test_options_that_narrow_a_read(spark: Any, log: penstock.Log, log_url: str)
 def test_filters_are_right_whether_the_session_pushes_them_or_not(
     spark: Any, log: penstock.Log, log_url: str, pushing: bool
 ) -> None:
-    """One loaded frame, filtered in two ways in one query: what is pushed for one must not narrow the other."""
+    """One loaded frame, filtered in two ways in one query: filters pushed for one must not affect the other."""
     log.append_many("orders", [{"payload": {"n": n}, "type": f"order.{n % 3}"} for n in range(30)])
     first = log.read("orders", limit=1)[0].offset
     frame = load(spark, log_url)
@@ -280,7 +282,7 @@ def test_filters_that_are_asked_for_reach_the_database(
         assert frame.count() == count, condition
     left = load(spark, log_url, pushdown="true").where(f"offset > {first + 3}")
     plan = left._jdf.queryExecution().executedPlan().toString()
-    assert (f"> {first + 3}" in plan) is not pushing, "Spark filters itself only what was not pushed"
+    assert (f"> {first + 3}" in plan) is not pushing, "Spark must evaluate only filters that were not pushed"
 
 
 @pytest.mark.shows("S06")
@@ -288,7 +290,7 @@ def test_pushed_filters_limit_what_is_read(worked: penstock.Log, log_url: str) -
     schema = StructType([StructField("offset", LongType()), StructField("event_type", StringType())])
 
     def read(what: str, *filters: Any) -> tuple[int, list[Any]]:
-        """How many rows come, and which filters are left to Spark."""
+        """How many rows are read, and which filters are left to Spark."""
         reader = PushingReader(parse_read({"url": log_url, "stream": "orders", "what": what}), schema)
         rest = list(reader.pushFilters(list(filters)))
         return sum(len(batch) for piece in reader.partitions() for batch in reader.read(piece)), rest
@@ -304,7 +306,7 @@ def test_pushed_filters_limit_what_is_read(worked: penstock.Log, log_url: str) -
     assert read("deliveries", unknown) == (20, [unknown])
 
 
-# --- refusals --------------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S06")
@@ -370,7 +372,7 @@ def test_a_sqlite_file_is_read_on_its_own_machine_only(
         machine.check_driver(url)
 
 
-# --- sessions --------------------------------------------------------------------------------------------------------
+# --- sessions ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S06")
@@ -384,7 +386,7 @@ def test_registering_by_hand_sets_the_master_for_workers(spark: Any, log: pensto
 @pytest.mark.shows("S06")
 def test_no_password_is_shown(spark: Any, postgres_log: penstock.Log, postgres_log_url: str) -> None:
     append_orders(postgres_log, 2)
-    url = postgres_log_url.replace("postgres@", "postgres:hunter2@")  # the server of the tests trusts everybody
+    url = postgres_log_url.replace("postgres@", "postgres:hunter2@")  # the test server accepts any password
     assert "hunter2" in url
     frame = load(spark, url).where("offset > 0")
     assert frame.count() == 2
@@ -395,7 +397,7 @@ def test_no_password_is_shown(spark: Any, postgres_log: penstock.Log, postgres_l
 @pytest.mark.shows("S06", "S08")
 @pytest.mark.timeout(300)
 def test_reading_and_writing_over_spark_connect(tmp_path: Path) -> None:
-    """In a process of its own: a Connect server on this machine, which finds the data source by itself."""
+    """In a separate process: a local Connect server, which finds the data source by itself."""
     url = f"sqlite:///{tmp_path}/log.db"
     with penstock.open(url) as log:
         append_orders(log, 10)

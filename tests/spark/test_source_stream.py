@@ -1,4 +1,4 @@
-"""`readStream`: every micro-batch is one claim, the same however often it is read, settled once Spark committed it."""
+"""`readStream`: every micro-batch is one claim, the same however often it is read, and settled after Spark's commit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def count(log: penstock.Log, state: str) -> int:
 
 
 def failing(seen: RecordingSink, at: int) -> Callable[[int], None]:
-    """The sink dies in this batch, after it was read and before it was written."""
+    """Make the sink fail in this batch, after it was read and before it is written."""
 
     def before(number: int) -> None:
         if number == at:
@@ -59,7 +59,7 @@ def test_available_now_takes_what_is_there_and_settles_the_last_batch_too(
     seen = RecordingSink()
 
     def later(number: int) -> None:
-        assert count(log, "claimed") > 0, "settled before Spark has committed it"
+        assert count(log, "claimed") > 0, "settled before Spark committed it"
         if number == 0:
             append_orders(log, 10, first=2_500)  # after the query began
 
@@ -107,7 +107,7 @@ def test_a_replayed_batch_is_the_same_batch(spark: Any, log: penstock.Log, log_u
     frame = read_orders_stream(spark, log_url, maxRowsPerTrigger=1_000)
     first, second = RecordingSink(), RecordingSink()
     run_query_until_caught_up(frame, first, checkpoint)
-    forget_newest_commit(checkpoint)  # the batch is settled, and comes again all the same
+    forget_newest_commit(checkpoint)  # the batch is settled, but comes again
     append_orders(log, 5, first=1_500)
     run_query_until_caught_up(frame, second, checkpoint)
     assert second.batches[0] == first.batches[-1] and len(first.batches[-1][1]) == 500
@@ -121,7 +121,7 @@ def test_a_query_may_begin_before_its_first_event(
     log, url = postgres_log, postgres_log_url
     seen = RecordingSink()
     run_query_until_caught_up(read_orders_stream(spark, url), seen, checkpoint)
-    assert seen.batches == [(0, [])], "Spark makes a first batch in any case"
+    assert seen.batches == [(0, [])], "Spark always makes a first batch"
     forget_newest_commit(checkpoint)
     append_orders(log, 5)
     run_query_until_caught_up(read_orders_stream(spark, url), seen, checkpoint)
@@ -144,7 +144,7 @@ def test_a_batch_whose_sink_died_is_repeated_unchanged(
     failing(second := RecordingSink(), at=1)
     with pytest.raises(Exception, match="the sink died"):
         run_query_until_caught_up(frame, second, checkpoint)
-    # Now as if it had died between the claim and Spark's own log of it.
+    # As if it had died between the claim and Spark's own log of it.
     written = newest_entry(checkpoint / "offsets")
     assert written.name == "1"
     written.unlink()
@@ -165,7 +165,7 @@ def test_a_running_query_follows_the_log_and_waits_for_a_paused_group(
     query = start_query(read_orders_stream(spark, url), seen, checkpoint)
     try:
         wait_until_query(lambda: seen.numbers == list(range(10)), query)
-        wait_until_query(lambda: count(log, "published") == 10, query)  # with nothing new to come
+        wait_until_query(lambda: count(log, "published") == 10, query)  # without new events
         log.pause("orders", "lake")
         append_orders(log, 10, first=10)
         other = RecordingSink()
@@ -222,7 +222,7 @@ def test_a_claim_outlives_a_slow_trigger(
 
     def slow(_: int) -> None:
         assert log.claim("orders", "clock", claimed_by="w") is not None
-        wait_until(lambda: log.reap() == 1)  # the lease that began with this batch has run out
+        wait_until(lambda: log.reap() == 1)  # the lease of this batch has expired
         assert log.claim("orders", "lake", claimed_by="thief") is None
 
     seen.before = slow
@@ -246,7 +246,7 @@ def test_a_lost_claim_fails_the_query_until_it_is_skipped(
     with pytest.raises(Exception, match="claim_lost"):
         writer.trigger(availableNow=True).start().awaitTermination()
     seen = RecordingSink()
-    with pytest.raises(Exception, match="onClaimLost=skip"):  # it had begun: nobody knows what became of it
+    with pytest.raises(Exception, match="onClaimLost=skip"):  # the batch had begun, and its result is unknown
         run_query_until_caught_up(frame, seen, checkpoint)
     assert seen.batches == [] and count(log, "pending") == 20
     run_query_until_caught_up(read_orders_stream(spark, log_url, onClaimLost="skip"), seen, checkpoint)
@@ -360,7 +360,7 @@ def test_a_redriven_event_enters_the_running_query_and_counts_once(
     finally:
         query.stop()
     assert totals == {"k0": [3], "k1": [2, 3, 4]}
-    # A batch that is repeated changes the state no more than it did the first time.
+    # A repeated batch does not change the state again.
     forget_newest_commit(checkpoint)
     query = (
         read_orders_stream(spark, url)

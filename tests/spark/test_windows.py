@@ -1,7 +1,7 @@
-"""Windows and state downstream of `readStream`, on RocksDB: exact on a fixed trace, with a new query for every piece.
+"""Windows and state after `readStream`, on RocksDB: exact on a fixed trace.
 
-Every piece of the trace is appended and read by a query of its own, from the same checkpoint: windows and sessions are
-open whenever one ends and the next begins. Once the newest commit is taken away, so that its batch runs again.
+Every piece of the trace is appended and read by its own query, from the same checkpoint, so windows and sessions stay
+open between queries. Once, the newest commit is removed, so that its batch runs again.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 # Key and second of every event; the watermark follows five seconds behind the latest.
 TRACE = [
     [("a", 1), ("a", 4), ("b", 9), ("a", 12)],
-    [("a", 8), ("b", 15), ("a", 23)],  # 8 is late, and in time
-    [("a", 5), ("b", 17), ("a", 36)],  # 5 is too late: its windows have closed at 18
+    [("a", 8), ("b", 15), ("a", 23)],  # 8 is late, but in time
+    [("a", 5), ("b", 17), ("a", 36)],  # 5 is too late: its windows closed at 18
     [("a", 60)],
 ]
 
@@ -37,7 +37,7 @@ def source(spark: Any) -> None:
 
 
 class Sink:
-    """Keeps the rows of a batch by its number: a batch that runs again replaces itself."""
+    """Keeps the rows of every batch by number, so a repeated batch replaces itself."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[Any]] = {}
@@ -51,7 +51,7 @@ class Sink:
 
 
 def timed(frame: Any) -> Any:
-    """What happened when, by the payload's own time."""
+    """Key and event time, from the payload."""
     return frame.selectExpr(
         "get_json_object(string(payload), '$.key') as key",
         "timestamp(get_json_object(string(payload), '$.at')) as at",
@@ -68,7 +68,7 @@ def run_trace(
     mode: str = "append",
     trace: Sequence[Sequence[tuple[str, int]]] = TRACE,
 ) -> list[Any]:
-    """Run a trace, one query a piece; returns all rows that came out."""
+    """Run a trace, one query per piece; return all output rows."""
     sink = Sink()
 
     def run() -> None:
@@ -109,7 +109,7 @@ def counted(rows: list[Any]) -> list[tuple[str, int, int, int]]:
 
 @pytest.fixture(autouse=True)
 def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Spark hands times to Python in the zone of the process."""
+    """Spark gives times to Python in the time zone of the process."""
     import time
 
     monkeypatch.setenv("TZ", "UTC")
@@ -189,7 +189,7 @@ def test_session_windows_are_exact(
 
 
 def visits() -> Any:
-    """A stateful processor: how often a key was seen, and its latest second. (Made here, it travels by value.)"""
+    """A stateful processor: how often a key was seen, and its latest second. (Defined here, it is pickled by value.)"""
     from pyspark.sql import Row
     from pyspark.sql.streaming import StatefulProcessor
 

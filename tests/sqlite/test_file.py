@@ -117,13 +117,13 @@ def test_every_connection_has_the_required_settings(path: str) -> None:
 
 
 def test_both_stores_have_the_same_blocks() -> None:
-    """The verbs call them by name; how a store appends, copies and reads is its own affair."""
+    """Verbs call blocks by name; each store has its own ways to append, copy and read."""
     own = {"horizon.announced", "horizon.replayed", "stage.copy", "pipeline.copy", "claim.first", "claim.careful_lane"}
     missing = blocks.load("postgres").keys() - blocks.load("sqlite").keys() - own
     assert not {name for name in missing if not name.startswith(("append.", "home.", "read.", "wake."))}
 
 
-# --- the law where SQLite has its own ways round it ------------------------------------------------------------------
+# --- constraints that SQLite has its own ways around ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_pruned_id_may_be_appended_again(path: str) -> None:
         assert log.prune("orders", upto=1).count == 1
         again = log.append("orders", {}, type="made", event_id=one)
         assert not again.duplicate
-        assert again.offset > 1, "an offset is never given twice"
+        assert again.offset > 1, "an offset was used twice"
 
 
 def test_an_empty_log_keeps_its_horizon(path: str) -> None:
@@ -209,7 +209,7 @@ def test_a_trigger_that_rolls_back_fails_the_whole_settle(path: str) -> None:
         assert lease.settle().published == 3
 
 
-# --- many connections ------------------------------------------------------------------------------------------------
+# --- many connections -------------------------------------------------------------------------------------------------
 
 
 def test_a_writer_that_does_not_end_makes_others_fail_with_store_busy(
@@ -219,7 +219,7 @@ def test_a_writer_that_does_not_end_makes_others_fail_with_store_busy(
     with penstock.open(f"sqlite:///{path}") as log:
         db = sqlite3.connect(path, isolation_level=None)
         db.execute("begin immediate")
-        assert log.read("orders") == [], "readers do not wait"
+        assert log.read("orders") == [], "readers must not wait"
         with pytest.raises(StoreBusy):
             log.append("orders", {}, type="made")
         db.execute("rollback")
@@ -242,7 +242,7 @@ def test_ended_threads_leave_no_connection(path: str) -> None:
             thread.join()
         assert len(log.read("orders")) == 100
         links = [Path(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
-        # One of ours, and one that SQLite keeps for the next: closing it would drop the locks of the first.
+        # Our own, and one that is kept for reuse: closing it would drop the locks of the first.
         assert sum(str(link.readlink()) == path for link in links if link.is_symlink()) <= 2
 
 
@@ -262,11 +262,11 @@ def test_a_closed_log_is_closed_in_every_thread(path: str) -> None:
     log.close()
     with pytest.raises(StoreClosed):
         log.read("orders")
-    assert not Path(f"{path}-wal").exists(), "the last connection takes the write-ahead log with it"
+    assert not Path(f"{path}-wal").exists(), "closing the last connection must remove the write-ahead log"
 
 
 def test_a_forked_child_has_its_own_locks(path: str) -> None:
-    """The parent closes everything while the child still writes: without locks of its own the child would lose it."""
+    """The parent closes everything while the child writes; without its own locks the child would lose its writes."""
     with penstock.open(f"sqlite:///{path}") as log:
         events(log, 10)
         ready, told = os.pipe(), os.pipe()
@@ -303,7 +303,7 @@ def test_a_fork_inside_a_transaction_harms_neither_process(path: str) -> None:
         assert len(log.read("orders")) == 2
 
 
-# --- the write-ahead log ---------------------------------------------------------------------------------------------
+# --- the write-ahead log ----------------------------------------------------------------------------------------------
 
 
 def test_the_write_ahead_log_stays_short(path: str) -> None:
@@ -316,7 +316,7 @@ def test_the_write_ahead_log_stays_short(path: str) -> None:
 
 
 def test_only_one_process_checkpoints_at_a_time(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While somebody holds the lock file nobody else checkpoints; appends go on."""
+    """While one process holds the lock file no other one checkpoints; appends continue."""
     import fcntl
 
     with penstock.open(f"sqlite:///{path}") as log:
@@ -326,7 +326,7 @@ def test_only_one_process_checkpoints_at_a_time(path: str, monkeypatch: pytest.M
             events(log, 1000, size=1000)
         assert os.path.getsize(f"{path}-wal") > 2 * checkpoint.LONG
         os.close(lock)
-        monkeypatch.setattr(checkpoint, "_AGAIN", 0)  # the second after which a try that failed is repeated
+        monkeypatch.setattr(checkpoint, "_AGAIN", 0)  # a failed checkpoint is retried after a second
         for _ in range(2):
             events(log, 1)
         assert os.path.getsize(f"{path}-wal") < checkpoint.LONG
@@ -340,5 +340,5 @@ def test_a_long_reader_does_not_block_writers(path: str) -> None:
             assert tx.horizon() == 10
             for _ in range(5):
                 events(log, 1000, size=1000)
-            assert tx.horizon() == 10, "a reader sees one moment"
+            assert tx.horizon() == 10, "a reader must see one snapshot"
         assert log.stats().horizon == 5010

@@ -1,4 +1,4 @@
-"""SQLite stores any bytes as text: what is no UTF-8 is shown as well as it can be, and stops nobody."""
+"""SQLite stores any bytes as text: invalid UTF-8 is shown as well as possible and blocks nothing."""
 
 from __future__ import annotations
 

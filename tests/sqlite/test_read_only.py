@@ -1,4 +1,4 @@
-"""A file that may only be read can be looked at; writing to it is refused in words."""
+"""A read-only file can be inspected; writes are refused with a clear error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folder() -> Iterator[Path]:
 
 
 def as_nobody(work: Callable[[], None]) -> None:
-    """Do it as a user whom file modes bind: root may write everything."""
+    """Run as an unprivileged user, because root may write everything."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -110,7 +110,7 @@ def test_a_read_only_file_can_be_inspected(folder: Path, place: str) -> None:
 
 @pytest.mark.shows("K39")
 def test_a_read_only_file_can_be_read_while_another_process_writes(folder: Path) -> None:
-    """The writer's files beside the database are there: what it commits is seen."""
+    """The writer's files are next to the database, so its commits are visible."""
     url = make(folder)
     with penstock.open(url) as writer:
         writer.append("orders", {"n": 5}, type="t")

@@ -1,4 +1,4 @@
-"""The pages of the documentation, their fenced blocks, and a way to run a page in a process of its own.
+"""The pages of the documentation, their fenced blocks, and a way to run a page in a separate process.
 
 `python -P doc_pages.py PAGE [URL]` runs one page. This module imports nothing of the tests.
 """
@@ -27,7 +27,7 @@ _FENCE = re.compile(r"^```(.*)$")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: the line of its first line of text, what it is, and its text."""
+    """One fenced block: its first line's number, its kind and its text."""
 
     line: int
     kind: str

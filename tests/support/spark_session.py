@@ -1,4 +1,4 @@
-"""One Spark for the whole run: a session takes seconds to start."""
+"""One Spark session for the whole run, because it takes seconds to start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session with two slots; what Spark writes goes into the run's own directory."""
+    """A session with two slots; Spark's files go into the run's directory."""
     from penstock.spark.session import make_session
 
     place = tmp_path_factory.mktemp("spark")

@@ -18,7 +18,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def screen(event: Event, ctx: Context) -> None:
-    """Uses everything that a context has."""
+    """Use every part of a context."""
     order = event.json()
     ctx.state["seen"] = ctx.state.get("seen", 0) + 1
     ctx.emit("alerts", {"order": order["id"]}, type="alert.raised", ordering_key=event.ordering_key)

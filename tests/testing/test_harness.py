@@ -1,4 +1,4 @@
-"""`Harness`: an app on a log of its own, on both stores."""
+"""`Harness`: an app on its own log, on both stores."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ TEN_SECONDS = Retry(max_attempts=3, base_seconds=10, factor=2, jitter=0)
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str | None]:
-    """None is the harness's own file; PostgreSQL needs a database of the test's own."""
+    """None means the harness's own file; PostgreSQL needs a database."""
     yield None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 
 
 def shop(calls: list[Any] | None = None, **policy: Any) -> App:
-    """An app with one group that counts orders by key, and fails where the order says so."""
+    """An app with one group that counts orders by key and fails if the order says so."""
     app = App("sqlite:////nowhere/production.db", name="shop")
     errors = {"fail": ValueError("bad order"), "dead": Permanent("never"), "down": Unavailable("down")}
 
@@ -49,7 +49,7 @@ def payloads(emitted: list[Emitted]) -> list[Any]:
     return [one.payload for one in emitted]
 
 
-# --- what a drain does ----------------------------------------------------------------------------------------------
+# --- what a drain does ------------------------------------------------------------------------------------------------
 
 
 def test_a_drain_handles_what_is_due_and_counts_it(url: str | None) -> None:
@@ -80,7 +80,7 @@ def test_a_failure_leaves_no_effects_and_waits_for_the_clock(url: str | None) ->
         (waiting,) = harness.deliveries("fraud", state="PENDING")
         assert waiting.available_at == harness.clock.now() + timedelta(seconds=10)
 
-        assert harness.drain() == Drained()  # it never waits
+        assert harness.drain() == Drained()  # it does not wait
         harness.clock.advance(9.999)
         assert harness.drain() == Drained()
         harness.clock.advance(0.001)
@@ -133,7 +133,7 @@ def test_an_unavailable_target_is_left_alone_until_the_next_drain(url: str | Non
     is_down = True
     app = App()
 
-    @app.subscribe("orders", group="mail", batch_size=2)  # two leases: the second is not even claimed
+    @app.subscribe("orders", group="mail", batch_size=2)  # two leases: the second is not claimed
     def send(event: Event) -> None:
         calls.append(event.json()["id"])
         if is_down and event.json()["id"] > 0:
@@ -152,7 +152,7 @@ def test_an_unavailable_target_is_left_alone_until_the_next_drain(url: str | Non
 def test_groups_that_emit_to_each_other_are_drained_to_the_end(url: str | None) -> None:
     app = App()
 
-    @app.subscribe("third", group="last")  # declared first: it has nothing to do in the first round
+    @app.subscribe("third", group="last")  # declared first, so it has nothing to do in the first round
     def last(event: Event, ctx: Context) -> None:
         ctx.emit("result", event.json() + 1, type="n")
 
@@ -227,7 +227,7 @@ def test_state_expires_by_the_virtual_clock(url: str | None) -> None:
         assert harness.state("g", "ada") == {}
 
 
-# --- where and how handlers run -------------------------------------------------------------------------------------
+# --- where and how handlers run ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("isolation", ["process", "inline"])
@@ -332,7 +332,7 @@ def test_a_handler_cannot_drain() -> None:
         assert isinstance(drained.exceptions[0], penstock.InvalidInput)
 
 
-# --- the log of its own ---------------------------------------------------------------------------------------------
+# --- the log of its own -----------------------------------------------------------------------------------------------
 
 
 def test_the_apps_own_log_is_untouched_and_restored() -> None:
@@ -365,7 +365,7 @@ def test_a_given_url_is_used_and_its_data_kept(tmp_path: Path) -> None:
         harness.drain()
         assert payloads(harness.emitted("alerts")) == [{"order": 1}]
     with Harness(shop(), url=url) as harness:
-        assert harness.emitted("alerts") == []  # only what is new
+        assert harness.emitted("alerts") == []  # only new events
         harness.append("orders", {"id": 2}, ordering_key="ada")
         assert harness.drain() == Drained(published=1)
         assert payloads(harness.emitted("alerts")) == [{"order": 2}]
@@ -408,7 +408,7 @@ def test_append_takes_every_field() -> None:
     assert (seen[0].event_type, seen[0].headers, seen[0].event_id) == ("test", {"tenant": "eu"}, done.event_id)
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 
 def test_an_undeclared_group_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The checkers must find what they are for: each planted violation is named, and a clean history is clean."""
+"""The history checkers find every planted violation and none in a clean history."""
 
 from __future__ import annotations
 

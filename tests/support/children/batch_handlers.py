@@ -1,4 +1,4 @@
-"""Batch handlers of the tests: what they are to do with an event stands in it, what they were called with in a file."""
+"""Batch handlers. The payload says what to do with an event; the notes say what they were called with."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def plain(events: list[Event]) -> dict[Any, Any] | None:
 
 
 def with_effects(events: list[Event], ctx: BatchContext) -> dict[Any, Any] | None:
-    """Asks for everything before it knows whether the event is any good."""
+    """Asks for all effects before it decides about the event."""
     _noted(events)
     for event in events:
         one = ctx.of(event)

@@ -1,4 +1,4 @@
-"""An app whose handler goes wrong at random, for engines that are killed at random. The environment says how."""
+"""An app whose handler fails at random. The environment names the log, the seed and the notes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ app = App(os.environ.get("PENSTOCK_CHAOS", "sqlite:///chaos.db"), name="chaos")
     retry=penstock.Retry(max_attempts=6, base_seconds=0.02, cap_seconds=0.2),
 )
 def handle(event: Event, ctx: Context) -> None:
-    """One of every effect, and then what the dice say about this attempt."""
+    """One of every effect, then whatever the seed says about this attempt."""
     write_note(f"{event.offset} {event.total_attempts}")
     dice = random.Random(f"{SEED} {event.offset} {event.total_attempts}")
     ctx.state["seen"] = [*ctx.state.get("seen", []), event.offset]

@@ -1,4 +1,4 @@
-"""An app whose process is killed while it loads, as often as a file says: `$PENSTOCK_KILLS` holds one byte per kill."""
+"""An app whose process is killed while it loads: in the file `$PENSTOCK_KILLS` every byte is a start, and x a kill."""
 
 from __future__ import annotations
 

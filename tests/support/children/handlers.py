@@ -1,6 +1,6 @@
-"""Handlers of the tests. They run in processes of their own, so they are defined where such a process finds them.
+"""Handlers. They run in child processes, so they are in a module that a child can import.
 
-What they are to do stands in the event: `{"do": "raise"}`. What they have done they write into a file, one line a call.
+The payload says what to do: `{"do": "raise"}`. Most handlers write one note per call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _hoard() -> None:
 
 def _kill_the_engine() -> None:
     os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(3600)  # our own end follows
+    time.sleep(3600)  # our own process is ended next
 
 
 ACTS: dict[str, Callable[[], object]] = {
@@ -52,7 +52,7 @@ ACTS: dict[str, Callable[[], object]] = {
 
 
 def act(what: str | None) -> None:
-    """Go wrong in one of many ways, or not."""
+    """Fail in one of many ways, or not."""
     if what is not None:
         ACTS[what]()
 
@@ -63,7 +63,7 @@ def plain(event: Event) -> None:
 
 
 def counting(event: Event, ctx: Context) -> None:
-    """One of every effect, and then whatever the event says."""
+    """One of every effect, then whatever the event says."""
     write_note(f"{event.offset} {event.attempts}")
     ctx.state["seen"] = ctx.state.get("seen", 0) + 1
     ctx.state.set("last", {"offset": event.offset})
@@ -81,7 +81,7 @@ def counting(event: Event, ctx: Context) -> None:
 
 
 def sometimes(event: Event, ctx: Context) -> None:
-    """Fails as often as the event says, and then succeeds."""
+    """Fails as often as the event says, then succeeds."""
     how = event.json()
     if event.failures < how.get("times", 0):
         act(how.get("do", "raise"))
@@ -89,7 +89,7 @@ def sometimes(event: Event, ctx: Context) -> None:
 
 
 def counting_in_chunks(event: Event, ctx: Context) -> None:
-    """State on every event, SQL on some, a death on one; everything goes well the second time."""
+    """State for every event, SQL for some, a death or an error for others; the second attempt succeeds."""
     how = event.json()
     if how.get("do") == "exit" and event.failures == 0:
         os._exit(3)
@@ -110,7 +110,7 @@ def scripted(event: Event, ctx: Context) -> None:
 
 
 def scripted_state(event: Event, ctx: Context) -> None:
-    """The same with effects that no database refuses, which travel together."""
+    """The same without SQL: these effects are settled together."""
     write_note(f"{event.offset} {event.attempts}")
     ctx.state["seen"] = [*ctx.state.get("seen", []), event.offset]
     ctx.emit("seen", {"offset": event.offset}, type="event.seen")
@@ -118,14 +118,14 @@ def scripted_state(event: Event, ctx: Context) -> None:
 
 
 def scripted_plain(event: Event) -> None:
-    """The script and nothing else."""
+    """The script, without effects."""
     write_note(f"{event.offset} {event.attempts}")
     time.sleep(0.001)
     act(event.json()["script"].get(str(event.attempts)))
 
 
 def odd(event: Event, ctx: Context) -> None:
-    """Asks for what cannot be stored, or not like this."""
+    """Asks for effects that cannot be stored."""
     ctx.state["seen"] = ctx.state.get("seen", 0) + 1
     match event.json().get("do"):
         case "big_state":
@@ -151,7 +151,7 @@ def odd(event: Event, ctx: Context) -> None:
 
 
 def deferred(event: Event, ctx: Context) -> None:
-    """A constraint that would speak at the commit only."""
+    """Violates a deferred constraint, which is checked at the commit."""
     ctx.execute("insert into child (n, parent) values (?, ?)", (event.offset, event.json().get("parent", event.offset)))
     ctx.execute("insert into parent (n) values (?)", (event.offset,))
 
@@ -169,7 +169,7 @@ async_object = AsyncObject()
 
 
 def dies_late(event: Event) -> None:
-    """All of them are in flight, and time is up, when one takes the process down."""
+    """One event ends the process while all are in flight and the time limit has passed."""
     if event.json().get("do"):
         time.sleep(0.4)
         os._exit(3)
@@ -180,7 +180,7 @@ _KEPT: list[bytearray] = []
 
 
 def leaking(event: Event) -> None:
-    """Nobody's fault in particular: each event keeps a little."""
+    """Every event leaks a little memory."""
     _KEPT.append(bytearray(2**20))
 
 
@@ -199,14 +199,14 @@ async def slow_async(event: Event) -> None:
 
 
 def slow_or_worse(event: Event) -> None:
-    """Slow, so that many are in flight when one of them goes wrong."""
+    """Slow, so that many are in flight when one of them fails."""
     write_note(f"{event.offset} begin")
     time.sleep(0.02)
     act(event.json().get("do"))
 
 
 def unavailable(event: Event) -> None:
-    """The target is down as long as a file says so."""
+    """The target is unavailable as long as the file $PENSTOCK_DOWN exists."""
     write_note(f"{event.offset} {event.attempts}")
     if Path(os.environ["PENSTOCK_DOWN"]).exists():
         raise penstock.Unavailable("the bank is closed")
@@ -217,7 +217,7 @@ def keyed_by_id(event: Event, ctx: Context) -> None:
 
 
 def mutating(event: Event, ctx: Context) -> None:
-    """Changes a value it got without putting it back, and puts one back that it changes later."""
+    """Changes a value read from state without storing it, and changes a value after storing it."""
     ctx.state.get("list", []).append(event.offset)
     mine: list[Any] = [1]
     ctx.state["mine"] = mine
@@ -230,13 +230,13 @@ def forgetting(event: Event, ctx: Context) -> None:
 
 
 def seen(event: Event, ctx: Context) -> None:
-    """Counts the events of a key that go well."""
+    """Counts the successful events of a key."""
     ctx.state["seen"] = ctx.state.get("seen", 0) + 1
     act(event.json().get("do"))
 
 
 def slow_counting(event: Event, ctx: Context) -> None:
-    """One of every effect, taking its time."""
+    """State and SQL, slowly."""
     time.sleep(event.json()["seconds"])
     ctx.state["seen"] = ctx.state.get("seen", 0) + 1
     ctx.execute("insert into done (n, name) values (?, ?)", (event.offset, event.ordering_key))

@@ -35,11 +35,11 @@ STEPS = {
 
 
 class Kill:
-    """The hook that kills its own process."""
+    """A hook that kills its own process."""
 
     def __init__(self, when: str, block: str) -> None:
         self.when, self.block = when, block
-        self.last: str | None = None  # what the next commit is the commit of
+        self.last: str | None = None  # what the next commit commits
 
     def __call__(self, when: str, block: str) -> None:
         if block in ("lease.open", "lease.end"):
@@ -60,13 +60,13 @@ def sink_of(kind: str, place: str) -> Sink:
 
 
 def function_of(driver: int | None) -> Callable[[Any], Any]:
-    """Numbers out of events; one task kills the driver, if there is one to kill."""
+    """A pipeline's function; one of its tasks kills the driver, if one is given."""
 
     def numbers(batch: Any) -> Any:
         from pyspark.sql import functions as f
 
         @f.udf("bigint")
-        def deadly(n):  # Spark would read type hints
+        def deadly(n):  # no type hints: Spark would use them
             if driver is not None and n == EVENTS - 1:
                 os.kill(driver, signal.SIGKILL)
             return n

@@ -1,4 +1,4 @@
-"""Exceptions of classes that nobody would write, and of one that many do: the last."""
+"""Exceptions of odd classes, and of a common one (the last)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock import Event
 
 
 class Hostile(str):
-    """A text that cannot be compared."""
+    """A string that cannot be hashed or compared."""
 
     def __hash__(self) -> int:
         raise RuntimeError("hash")
@@ -26,7 +26,7 @@ class Nameless(type):
 
 
 def refusing(name: str) -> type[Exception]:
-    """A class whose instances raise when they are asked for an attribute."""
+    """A class whose instances raise when this attribute is read."""
 
     def refuse(self: object) -> None:
         raise RuntimeError(name)

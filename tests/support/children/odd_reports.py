@@ -1,4 +1,4 @@
-"""Handlers that ask for things in words of their own, or make it impossible to report anything."""
+"""Handlers that use enums as text, or make it impossible to report their outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.notes import write_note
 
 
 class Kind(StrEnum):
-    """Of this module, which an engine need not have."""
+    """An enum that the engine's process need not have."""
 
     STREAM = "seen"
     TYPE = "event.seen"
@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
 
 class Mixed(str, Enum):  # noqa: UP042 - this is the kind that is meant
-    """Its text is not what `str` makes of it."""
+    """Its value differs from what `str` returns."""
 
     STREAM = "seen"
     TYPE = "event.seen"
@@ -28,7 +28,7 @@ class Mixed(str, Enum):  # noqa: UP042 - this is the kind that is meant
 
 
 def enums(event: Event, ctx: Context) -> None:
-    """Everything that is text comes from an enum; one of them is known in this process only."""
+    """Uses enum members for all text; one of the enums exists only in this process."""
 
     class Local(StrEnum):
         SQL = "insert into done (n, name) values (?, ?)"
@@ -65,7 +65,7 @@ class _Zone(tzinfo):
 
 
 def unreportable(event: Event, ctx: Context) -> None:
-    """Some succeed, and cannot say so."""
+    """Some events succeed, but cannot be reported."""
     write_note(f"{event.offset} {event.attempts}")
     ctx.state["seen"] = [*ctx.state.get("seen", []), event.offset]
     ctx.execute("insert into done (n, name) values (?, ?)", (event.offset, event.ordering_key))

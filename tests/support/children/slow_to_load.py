@@ -1,4 +1,4 @@
-"""An app that takes its time to load, as those do that load a model."""
+"""An app that loads slowly, for example because it loads a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline with a small driver: how much memory its Python takes, and what came out. Prints one JSON line."""
+"""Run a pipeline with a small driver; print the memory of its Python process and the results as one JSON line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app on `local-cluster`: who claimed before and after one of the executors is killed. Prints one JSON line."""
+"""Run an app on `local-cluster` and kill one executor; print who claimed before and after as one JSON line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def main(app: str, url: str) -> None:
 
 
 def _kill_executor_of(python_worker: int) -> None:
-    """The JVM above a Python worker."""
+    """Kill the JVM above a Python worker."""
     pid = python_worker
     while "java" not in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode():
         pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])

@@ -27,7 +27,7 @@ def seen(events: Any) -> list[tuple[Any, ...]]:
     return [tuple(getattr(event, field) for field in FIELDS) for event in events]
 
 
-def fill(log: penstock.Log) -> None:
+def append_odd_events(log: penstock.Log) -> None:
     past = datetime.datetime(2020, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.UTC)
     log.append_many(
         "orders",
@@ -54,7 +54,7 @@ def fill(log: penstock.Log) -> None:
 def test_arrow_and_rows_show_the_same_events(
     postgres_log: penstock.Log, group: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(postgres_log)
+    append_odd_events(postgres_log)
     postgres_log.create_group("orders", "g", **group)
     lease = postgres_log.claim("orders", "g", limit=COUNT, claimed_by="w")
     assert lease is not None and isinstance(lease.events._columns, ArrowColumns) and len(lease) >= arrow.FROM_EVENTS
@@ -68,7 +68,7 @@ def test_arrow_and_rows_show_the_same_events(
 
 
 def test_a_broken_arrow_connection_is_replaced(postgres_log: penstock.Log) -> None:
-    fill(postgres_log)
+    append_odd_events(postgres_log)
     postgres_log.create_group("orders", "g")
     lease = postgres_log.claim("orders", "g", limit=COUNT, claimed_by="w")
     assert lease is not None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 import penstock
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
+from tests.support.forks import killed_in_child
 from tests.support.log_steps import claim_and_settle_all, state_by_event
 from tests.support.logs import MakeLog
 from tests.support.raw_sql import raw
@@ -113,22 +114,13 @@ def held_by(log: penstock.Log, lease: penstock.Lease | None) -> penstock.Lease |
 
 def in_a_child_that_dies(url: str, clock: VirtualClock, point: CrashPoint, verb: str, group: str, lease: Any) -> bool:
     """Run the verb in a child process; return whether it was killed."""
-    child = os.fork()
-    if child == 0:
-        try:
-            log = penstock.open(url, clock=clock, hook=point)
-            point.arm()
-            VERBS[verb](log, group, held_by(log, lease))
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(status) == 0, "the verb failed without being killed"
-    return False
+
+    def work() -> None:
+        log = penstock.open(url, clock=clock, hook=point)
+        point.arm()
+        VERBS[verb](log, group, held_by(log, lease))
+
+    return killed_in_child(work)
 
 
 @pytest.mark.shows("X02", "K15", "K17", "K27")
@@ -186,18 +178,7 @@ def test_a_claim_of_one_statement_killed_on_either_side_of_its_commit(make_log: 
         log.create_group("orders", f"{when}-{number}", lease_seconds=0.2)
     log.close()
     for when, number in points:
-        child = os.fork()
-        if child == 0:
-            point = CrashPoint(when, number)
-            own = penstock.open(log_url, hook=point)
-            first = own.claim("orders", f"{when}-{number}", limit=2, claimed_by="victim")
-            assert first is not None and len(first.events) == 2
-            first.settle()
-            point.arm()
-            own.claim("orders", f"{when}-{number}", limit=2, claimed_by="victim")
-            os._exit(1)
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status)
+        assert killed_in_child(partial(_claim_twice, log_url, CrashPoint(when, number), f"{when}-{number}"))
         with penstock.open(log_url) as log:
             found = 0
             while found < 6:  # let the victim's lease expire
@@ -206,19 +187,21 @@ def test_a_claim_of_one_statement_killed_on_either_side_of_its_commit(make_log: 
             assert set(state_by_event(log, group=f"{when}-{number}").values()) == {"PUBLISHED"}
 
 
+def _claim_twice(url: str, point: CrashPoint, group: str) -> None:
+    own = penstock.open(url, hook=point)
+    first = own.claim("orders", group, limit=2, claimed_by="victim")
+    assert first is not None and len(first.events) == 2
+    first.settle()
+    point.arm()
+    own.claim("orders", group, limit=2, claimed_by="victim")
+
+
 @pytest.mark.shows("X02", "K01")
 def test_an_append_killed_before_commit_never_happened(log_url: str, make_log: MakeLog) -> None:
     make_log().close()
     for number in (1, 2, 3, 4):
         for when in ("before", "after"):
-            child = os.fork()
-            if child == 0:
-                point = CrashPoint(when, number)
-                log = penstock.open(log_url, hook=point)
-                point.arm()
-                log.append("orders", {"n": number}, type="t", event_id=penstock.event_id(f"{when}{number}"))
-                os._exit(0)
-            os.waitpid(child, 0)
+            killed_in_child(partial(_append, log_url, CrashPoint(when, number), number, f"{when}{number}"))
     with penstock.open(log_url) as log:
         stored = {event.event_id for event in log.read("orders")}
         for number in (1, 2, 3, 4):
@@ -227,6 +210,12 @@ def test_an_append_killed_before_commit_never_happened(log_url: str, make_log: M
                 answer = log.append("orders", {"n": number}, type="t", event_id=one)
                 assert answer.duplicate == (one in stored)
         assert len(log.read("orders")) == 8
+
+
+def _append(url: str, point: CrashPoint, number: int, name: str) -> None:
+    log = penstock.open(url, hook=point)
+    point.arm()
+    log.append("orders", {"n": number}, type="t", event_id=penstock.event_id(name))
 
 
 @pytest.mark.shows("X04", "K15")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import traceback
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ from penstock.core import limits
 from penstock.core.lease import Idle
 from penstock.log.reader_claims import ReaderClaims
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
+from tests.support.forks import killed_in_child
 from tests.support.log_steps import append_orders, claim_and_settle_all, state_by_event
 from tests.support.logs import MakeLog
 from tests.support.raw_sql import raw
@@ -290,7 +289,7 @@ def test_a_claim_killed_at_any_statement_is_complete_or_absent(
         group = f"{verb}-{step}"
         with penstock.open(log_url, clock=clock) as log:
             prepare(log, group)
-        _dies(log_url, clock, CrashPoint("before", step), lambda log, group=group: act(log, group))  # type: ignore[misc]
+        _assert_killed(log_url, clock, CrashPoint("before", step), lambda log, group=group: act(log, group))  # type: ignore[misc]
         assert open_leases() in ((0, 2) if verb != "claim" else (0,)), "a partial claim"
         with penstock.open(log_url, clock=clock) as log:
             number = take(claims_of(log, group), reader=group)
@@ -300,19 +299,13 @@ def test_a_claim_killed_at_any_statement_is_complete_or_absent(
             assert log.drained("orders", group)
 
 
-def _dies(url: str, clock: VirtualClock, point: CrashPoint, act: Any) -> None:
-    child = os.fork()
-    if child == 0:
-        try:
-            log = penstock.open(url, clock=clock, hook=point)
-            point.arm()
-            act(log)
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status), "the child was not killed"
+def _assert_killed(url: str, clock: VirtualClock, point: CrashPoint, act: Any) -> None:
+    def work() -> None:
+        log = penstock.open(url, clock=clock, hook=point)
+        point.arm()
+        act(log)
+
+    assert killed_in_child(work), "the child was not killed"
 
 
 @pytest.mark.shows("S07", "X10")

@@ -14,6 +14,7 @@ from penstock.stores import blocks
 from penstock.stores.postgres import schema as postgres_schema
 from penstock.stores.sqlite import schema as sqlite_schema
 from penstock.testing import StatementCounter
+from tests.support.forks import killed_in_child
 from tests.support.log_steps import claim_and_settle_all
 from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres_server import PostgresServer
@@ -33,20 +34,15 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def killed_at(url: str, number: int) -> bool:
     """Open the log in a child that kills itself before its n-th step; return whether it got that far."""
-    child = os.fork()
-    if child == 0:
-        seen = 0
+    seen = 0
 
-        def hook(when: str, block: str) -> None:
-            nonlocal seen
-            seen += 1
-            if seen == number:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def hook(when: str, block: str) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        penstock.open(url, hook=hook).close()
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
+    return killed_in_child(lambda: penstock.open(url, hook=hook).close())
 
 
 @pytest.mark.shows("K29")

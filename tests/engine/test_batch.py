@@ -25,7 +25,7 @@ pytestmark = pytest.mark.shows("J20")
 ISOLATIONS = ["process", "inline"]
 
 
-def append(log: penstock.Log, acts: list[str | None], keys: int | None = None) -> None:
+def append_acts(log: penstock.Log, acts: list[str | None], keys: int | None = None) -> None:
     log.append_many(
         "orders",
         [
@@ -58,7 +58,7 @@ def every_call_is_an_attempt_of_its_own(notes: Path) -> None:
 def test_a_batch_handler_gets_many_events_in_one_call(
     log: penstock.Log, notes: Path, isolation: str, handler: Any
 ) -> None:
-    append(log, [None] * 1000)
+    append_acts(log, [None] * 1000)
     run_local_until_drained(log, subscription(handler, batch=100, isolation=isolation))
     sizes = [len(call) for call in calls(notes)]
     assert sum(sizes) == 1000 and max(sizes) == 100 and len(sizes) <= 20
@@ -67,7 +67,7 @@ def test_a_batch_handler_gets_many_events_in_one_call(
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_a_batch_handler_returns_an_outcome_for_each_event(log: penstock.Log, notes: Path, isolation: str) -> None:
-    append(log, [None, "text", "error", "dead", "later", "fine", None])
+    append_acts(log, [None, "text", "error", "dead", "later", "fine", None])
     run_local_until_drained(log, subscription(handlers.plain, batch=50, isolation=isolation))
     assert outcomes(log) == {
         1: ("PUBLISHED", 0, None),
@@ -84,7 +84,7 @@ def test_a_batch_handler_returns_an_outcome_for_each_event(log: penstock.Log, no
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_effects_belong_to_their_event(log: penstock.Log, isolation: str) -> None:
     create_done_table(log.store.url)
-    append(log, [None, "error", None, "dead", "fine"], keys=5)
+    append_acts(log, [None, "error", None, "dead", "fine"], keys=5)
     run_local_until_drained(log, subscription(handlers.with_effects, batch=50, isolation=isolation))
     assert sorted(done_offsets(log.store.url)) == [1, 3, 5]
     assert sorted(event.json()["n"] for event in log.read("out")) == [1, 3, 5]
@@ -98,7 +98,7 @@ def test_an_exception_is_narrowed_down_to_the_events_that_cause_it(
 ) -> None:
     acts: list[str | None] = [None] * 300
     acts[7], acts[150], acts[151], acts[299] = "raise", "permanent", "raise_once", "raise"
-    append(log, acts)
+    append_acts(log, acts)
     run_local_until_drained(log, subscription(handlers.plain, batch=100, isolation=isolation))
     found = outcomes(log)
     assert {n: found.pop(n) for n in (8, 151, 152, 300)} == {
@@ -128,7 +128,7 @@ def found_code(log: penstock.Log, n: int) -> str | None:
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_an_invalid_return_value_is_narrowed_down_to_its_event(log: penstock.Log, isolation: str) -> None:
-    append(log, [None, "odd", None, "stranger", None])
+    append_acts(log, [None, "odd", None, "stranger", None])
     run_local_until_drained(log, subscription(handlers.plain, batch=50, isolation=isolation))
     found = outcomes(log)
     assert [found[n] for n in (2, 4)] == [("DEAD", 2, "invalid_handler")] * 2
@@ -136,7 +136,7 @@ def test_an_invalid_return_value_is_narrowed_down_to_its_event(log: penstock.Log
 
 
 def test_an_invalid_return_type_or_context_call_fails_the_events(log: penstock.Log) -> None:
-    append(log, [None] * 3)
+    append_acts(log, [None] * 3)
     run_local_until_drained(log, subscription(handlers.always_a_list, batch=10, isolation="inline"))
     assert set(outcomes(log).values()) == {("DEAD", 2, "invalid_handler")}
     log.append("others", {}, type="t")
@@ -153,7 +153,7 @@ def test_a_call_holds_one_event_per_key_and_keys_keep_their_order(
     create_done_table(log.store.url)
     rng = random.Random(isolation)
     acts = [rng.choice([None] * 12 + ["error", "raise", "raise_once", "dead"]) for _ in range(120)]
-    append(log, acts, keys=9)
+    append_acts(log, acts, keys=9)
     run_local_until_drained(
         log, subscription(handlers.with_effects, batch=20, isolation=isolation, ordering="key", lanes=2)
     )
@@ -176,7 +176,7 @@ def test_a_death_or_a_hang_is_narrowed_down_to_its_event(log: penstock.Log, note
     create_done_table(log.store.url)
     acts: list[str | None] = [None] * 40
     acts[20] = what
-    append(log, acts, keys=40)
+    append_acts(log, acts, keys=40)
     once = penstock.Retry(max_attempts=1)
     run_local_until_drained(log, subscription(handlers.with_effects, batch=40, lanes=1, timeout_seconds=2, retry=once))
     found = outcomes(log)
@@ -188,7 +188,7 @@ def test_a_death_or_a_hang_is_narrowed_down_to_its_event(log: penstock.Log, note
 
 def test_an_unavailable_target_counts_no_failure(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.core.circuit.CIRCUIT_FIRST_SECONDS", 0.01)
-    append(log, [None, "down_once", None])
+    append_acts(log, [None, "down_once", None])
     run_local_until_drained(log, subscription(handlers.plain, batch=10))
     assert {(state, failures) for state, failures, _ in outcomes(log).values()} == {("PUBLISHED", 0)}
 
@@ -196,7 +196,7 @@ def test_an_unavailable_target_counts_no_failure(log: penstock.Log, monkeypatch:
 def test_batch_calls_run_concurrently(log: penstock.Log, notes: Path) -> None:
     acts: list[str | None] = [None] * 200
     acts[50] = "raise"
-    append(log, acts)
+    append_acts(log, acts)
     run_local_until_drained(log, subscription(handlers.plain, batch=20, concurrency=4))
     found = outcomes(log)
     assert found.pop(51) == ("DEAD", 2, "ValueError")
@@ -225,7 +225,7 @@ def test_random_calls_end_as_expected(log: penstock.Log, notes: Path, seed: int)
     if seed % 2:
         acts[rng.randrange(150)] = "exit"
     keyed = rng.random() < 0.5
-    append(log, acts, keys=rng.choice([7, 60]) if keyed else None)
+    append_acts(log, acts, keys=rng.choice([7, 60]) if keyed else None)
     policy: dict[str, Any] = {"ordering": "key", "lanes": 2} if keyed else {"keyed": False}
     batch = rng.choice([3, 16, 150])
     run_local_until_drained(
@@ -294,7 +294,7 @@ def screen(events: list[penstock.Event], ctx: Any) -> dict[Any, str]:
 
 
 def test_one_raise_leaves_no_more_rows_than_its_call_had_events(log: penstock.Log) -> None:
-    append(log, [None] * 500 + ["raise"] + [None] * 499)
+    append_acts(log, [None] * 500 + ["raise"] + [None] * 499)
     run_local_until_drained(log, subscription(handlers.plain, batch=50, isolation="inline"))
     with raw(log.store.url) as sql:
         ((rows,),) = sql("select count(*) from penstock.deliveries")

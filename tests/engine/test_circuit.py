@@ -19,11 +19,12 @@ from tests.support.waiting import wait_until
 
 
 @pytest.mark.shows("K13", "K47")
-def test_two_engines_probe_one_at_a_time(make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_engines_probe_one_at_a_time(
+    make_log: MakeLog, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(circuit, "CIRCUIT_FIRST_SECONDS", 0.05)
     monkeypatch.setattr(circuit, "CIRCUIT_MOST_SECONDS", 0.1)
-    notes, down = tmp_path / "notes", tmp_path / "down"
-    monkeypatch.setenv("PENSTOCK_NOTES", str(notes))
+    down = tmp_path / "down"
     monkeypatch.setenv("PENSTOCK_DOWN", str(down))
     down.touch()
     logs = [make_log(), make_log()]

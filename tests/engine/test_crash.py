@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import traceback
 from collections.abc import Callable
 from functools import partial
 
@@ -16,6 +13,7 @@ from penstock.testing import CrashPoint, StatementCounter, VirtualClock
 from tests.support.children import handlers
 from tests.support.declarations import RETRY_AT_ONCE, subscription
 from tests.support.done_table import create_done_table, done_offsets
+from tests.support.forks import killed_in_child
 from tests.support.local_engine import PATIENCE_SECONDS, run_local_until_drained
 from tests.support.logs import MakeLog
 
@@ -23,7 +21,7 @@ EVENTS = 6
 POLICY = {"ordering": "key", "lanes": 2, "retry": RETRY_AT_ONCE}
 
 
-def fill(log: penstock.Log, group: str) -> None:
+def append_with_one_failure(log: penstock.Log, group: str) -> None:
     log.append_many(
         group,
         [
@@ -43,25 +41,7 @@ def run_engine(url: str, clock: VirtualClock, hook: Callable[[str, str], None], 
         engine.wait(PATIENCE_SECONDS)
 
 
-def dies(work: Callable[[], None]) -> bool:
-    """Run this in a child process; return whether it was killed."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(status) == 0, "the engine failed without being killed"
-    return False
-
-
-def check(log: penstock.Log, url: str, clock: VirtualClock, stream: str, base: list[int]) -> None:
+def check_next_engine_finishes(log: penstock.Log, url: str, clock: VirtualClock, stream: str, base: list[int]) -> None:
     """The next engine finishes the work: every event is handled, with its effects once."""
     clock.advance(61)  # let the dead engine's leases expire
     run_local_until_drained(log, subscription(handlers.counting, stream=stream, isolation="inline", **POLICY))
@@ -83,7 +63,7 @@ def test_an_engine_killed_at_any_statement_loses_nothing(
 ) -> None:
     log = make_log(clock=clock)
     create_done_table(log_url)
-    fill(log, "whole")
+    append_with_one_failure(log, "whole")
     counter = StatementCounter()
     run_engine(log_url, clock, counter, "whole", "inline")
     assert {"lease.open", "read.lane", "state.read", "user_sql", "append", "lease.end", "commit"} <= {*counter.blocks}
@@ -91,10 +71,10 @@ def test_an_engine_killed_at_any_statement_loses_nothing(
     while True:
         number += 1
         stream = f"{when}-{number}"
-        fill(log, stream)
+        append_with_one_failure(log, stream)
         base = done_offsets(log_url)
-        killed = dies(partial(run_engine, log_url, clock, CrashPoint(when, number), stream, "inline"))
-        check(log, log_url, clock, stream, base)
+        killed = killed_in_child(partial(run_engine, log_url, clock, CrashPoint(when, number), stream, "inline"))
+        check_next_engine_finishes(log, log_url, clock, stream, base)
         if not killed:
             break
         if number > 40:
@@ -124,7 +104,7 @@ def test_an_event_that_kills_the_engine_ends_dead_and_no_other_does(
                 engine.start()
                 engine.wait(PATIENCE_SECONDS)
 
-        if not dies(run):
+        if not killed_in_child(run):
             break
         dead += 1
         clock.advance(61)

@@ -19,7 +19,7 @@ from tests.support.raw_sql import raw
 ISOLATION = pytest.mark.parametrize("isolation", ["process", "inline"])
 
 
-def append(log: penstock.Log, *what: str | None, key: str | None = "k") -> None:
+def append_acts(log: penstock.Log, *what: str | None, key: str | None = "k") -> None:
     for do in what:
         log.append("orders", {"do": do}, type="t", ordering_key=key)
 
@@ -31,9 +31,9 @@ def test_an_sql_error_of_one_event_fails_that_event_only(
     log: penstock.Log, log_url: str, isolation: str, bad: str
 ) -> None:
     create_done_table(log_url)
-    append(log, None, None)
-    append(log, bad, key="other")
-    append(log, None)
+    append_acts(log, None, None)
+    append_acts(log, bad, key="other")
+    append_acts(log, None)
     run_local_until_drained(log, subscription(handlers.counting, isolation=isolation))
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert (dead.offset, dead.error_code, dead.failures) == (3, "effect_failed", 2)
@@ -50,7 +50,7 @@ def test_later_events_of_a_key_run_again_without_the_failed_one(
 ) -> None:
     """The later event's state was computed from the failed one's, so it is computed again without it."""
     create_done_table(log_url)
-    append(log, None, "bad_sql", None)
+    append_acts(log, None, "bad_sql", None)
     run_local_until_drained(log, subscription(handlers.counting, isolation=isolation))
     assert sorted(done_offsets(log_url)) == [1, 3]
     assert log.state("orders", "g", "k")["seen"] == 2
@@ -62,7 +62,7 @@ def test_later_events_of_a_key_run_again_without_the_failed_one(
 def test_an_emitted_id_that_is_taken_fails_its_event_only(log: penstock.Log, log_url: str, isolation: str) -> None:
     create_done_table(log_url)
     log.append("seen", {"first": True}, type="event.seen", event_id=penstock.event_id("taken"))
-    append(log, None, "taken_id", None)
+    append_acts(log, None, "taken_id", None)
     run_local_until_drained(log, subscription(handlers.counting, isolation=isolation))
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert (dead.offset, dead.error_code) == (3, "duplicate_mismatch")
@@ -72,14 +72,14 @@ def test_an_emitted_id_that_is_taken_fails_its_event_only(log: penstock.Log, log
 @ISOLATION
 @pytest.mark.shows("K27")
 def test_changing_a_value_read_from_state_does_not_change_the_state(log: penstock.Log, isolation: str) -> None:
-    append(log, None, None)
+    append_acts(log, None, None)
     run_local_until_drained(log, subscription(handlers.mutating, isolation=isolation))
     assert log.state("orders", "g", "k") == {"mine": [1]}
 
 
 @pytest.mark.shows("K27")
 def test_state_expires_after_its_ttl(clocked: penstock.Log, clock: VirtualClock) -> None:
-    append(clocked, None)
+    append_acts(clocked, None)
     run_local_until_drained(clocked, subscription(handlers.forgetting, isolation="inline"))
     assert clocked.state("orders", "g", "k") == {"short": 1, "long": 1}
     clock.advance(60)
@@ -89,8 +89,8 @@ def test_state_expires_after_its_ttl(clocked: penstock.Log, clock: VirtualClock)
 @pytest.mark.shows("K27")
 def test_state_needs_a_key_and_a_group_that_keeps_it(log: penstock.Log, log_url: str) -> None:
     create_done_table(log_url)
-    append(log, None, key=None)
-    append(log, None)
+    append_acts(log, None, key=None)
+    append_acts(log, None)
     run_local_until_drained(
         log, subscription(handlers.counting), subscription(handlers.counting, group="unkeyed", keyed=False)
     )
@@ -117,15 +117,12 @@ def test_two_engines_on_one_key_lose_no_update(log_url: str) -> None:
 
 
 @pytest.mark.shows("K27")
-def test_a_replay_has_its_own_idempotency_key_and_a_later_token(
-    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+def test_a_replay_has_its_own_idempotency_key_and_a_later_token(log: penstock.Log, notes: Path) -> None:
     event = log.append("orders", {}, type="t", ordering_key="k")
     run_local_until_drained(log, subscription(handlers.keyed_by_id))
     log.replay("orders", "g", all=True)
     run_local_until_drained(log, subscription(handlers.keyed_by_id))
-    (first, token), (second, later) = read_notes(tmp_path / "notes")
+    (first, token), (second, later) = read_notes(notes)
     assert (first, second) == (f"g:{event.event_id}", f"g:{event.event_id}:1") and int(later) > int(token)
 
 
@@ -133,7 +130,7 @@ def test_a_replay_has_its_own_idempotency_key_and_a_later_token(
 def test_a_lease_that_was_ended_by_a_rewind_leaves_no_effect(log: penstock.Log, log_url: str) -> None:
     """The group is rewound while its handler works: only the effects of the new lease happen."""
     create_done_table(log_url)
-    append(log, None, None)
+    append_acts(log, None, None)
     rewound = []
 
     def rewinding(event: penstock.Event, ctx: penstock.Context) -> None:
@@ -149,7 +146,7 @@ def test_a_lease_that_was_ended_by_a_rewind_leaves_no_effect(log: penstock.Log, 
 @pytest.mark.shows("K27")
 def test_until_drained_waits_for_groups_that_feed_each_other(log: penstock.Log, log_url: str) -> None:
     create_done_table(log_url)
-    append(log, *[None] * 50)
+    append_acts(log, *[None] * 50)
     run_local_until_drained(
         log, subscription(handlers.counting), subscription(handlers.plain, stream="seen", group="next")
     )

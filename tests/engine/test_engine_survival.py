@@ -24,16 +24,21 @@ from tests.support.scripted_events import append_scripts, emitted_offsets
 from tests.support.waiting import wait_until
 
 
-@pytest.mark.shows("K42")
-def test_an_engine_survives_a_process_killed_while_reloading(
-    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It loaded once; when it is restarted, it is killed twice before it is ready."""
+def plan_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: bytes) -> Path:
+    """Kill the handler's process while it loads, at every start that is an x; return the file of the starts left."""
     kills = tmp_path / "kills"
-    kills.write_bytes(b".xx")
+    kills.write_bytes(plan)
     monkeypatch.setenv("PENSTOCK_KILLS", str(kills))
     monkeypatch.setenv("PENSTOCK_ENGINE", str(os.getpid()))
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+    return kills
+
+
+@pytest.mark.shows("K42")
+def test_an_engine_survives_a_process_killed_while_reloading(
+    log: penstock.Log, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It loaded once; when it is restarted, it is killed twice before it is ready."""
+    kills = plan_kills(tmp_path, monkeypatch, b".xx")
     monkeypatch.setattr("penstock.engine.worker._RELOAD_SECONDS", 0.01)
     append_scripts(log, [{"1": "exit"} if n == 1 else {} for n in range(4)], lambda n: None)
     run_local_until_drained(log, subscription(dies_while_loading.handle, retry=SIX_ATTEMPTS))
@@ -41,15 +46,14 @@ def test_an_engine_survives_a_process_killed_while_reloading(
     shown = log.deliveries("orders", "g")
     assert {str(one.state) for one in shown} == {"PUBLISHED"}
     assert [log.delivery("orders", "g", n).failures for n in range(1, 5)] == [0, 1, 0, 0]
-    assert_each_call_has_its_own_attempt(tmp_path / "notes")
+    assert_each_call_has_its_own_attempt(notes)
 
 
 @pytest.mark.shows("K42")
 def test_an_engine_survives_a_deleted_group(
-    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    log: penstock.Log, notes: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its worker waits for a new group and logs it once; other groups continue."""
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     monkeypatch.setattr("penstock.engine.worker._GONE_SECONDS", 0.05)
     both = [subscription(handlers.plain, group=name) for name in ("g", "h")]
     engine = LocalEngine(log, both)
@@ -96,10 +100,7 @@ def test_until_drained_reports_a_deleted_group(log: penstock.Log) -> None:
 def test_a_handler_that_never_loads_fails_the_run_at_once(
     log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kills = tmp_path / "kills"
-    kills.write_bytes(b"xxxx")
-    monkeypatch.setenv("PENSTOCK_KILLS", str(kills))
-    monkeypatch.setenv("PENSTOCK_ENGINE", str(os.getpid()))
+    plan_kills(tmp_path, monkeypatch, b"xxxx")
     append_scripts(log, [{}], lambda n: None)
     with pytest.raises(penstock.PenstockError) as refused:
         run_local_until_drained(log, subscription(dies_while_loading.handle))
@@ -111,10 +112,9 @@ def test_a_handler_that_never_loads_fails_the_run_at_once(
 @pytest.mark.parametrize("how", ["hang_up", "unsendable"])
 @pytest.mark.parametrize("ordering", ["key", None])
 def test_an_event_whose_outcome_cannot_be_reported_fails_alone(
-    log: penstock.Log, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, ordering: str | None
+    log: penstock.Log, log_url: str, notes: Path, how: str, ordering: str | None
 ) -> None:
     """It succeeds, but its process cannot report it: one of forty ends DEAD, the others have their effects once."""
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     create_done_table(log_url)
     log.append_many(
         "orders",
@@ -131,7 +131,7 @@ def test_an_event_whose_outcome_cannot_be_reported_fails_alone(
         own = [n for n in good if (n - 1) % 3 == key]
         seen = log.state("orders", "g", f"k{key}")["seen"]
         assert (seen if ordering else sorted(seen)) == own
-    assert_each_call_has_its_own_attempt(tmp_path / "notes")
+    assert_each_call_has_its_own_attempt(notes)
 
 
 @pytest.mark.shows("K27", "K42")

@@ -17,15 +17,12 @@ from tests.support.notes import read_notes
 
 
 @pytest.mark.shows("S01", "K13", "K14", "K28")
-def test_every_fault_ends_dead_and_all_others_published(
-    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+def test_every_fault_ends_dead_and_all_others_published(log: penstock.Log, notes: Path) -> None:
     faults = append_with_faults(log)
     engine = run_local_until_drained(log, subscription(handlers.plain, timeout_seconds=1.5, memory_mb=300))
     check_only_faults_are_dead(log, faults)
     # An event without effects is not run again when another event ends the process.
-    calls = Counter(int(offset) for offset, _ in read_notes(tmp_path / "notes"))
+    calls = Counter(int(offset) for offset, _ in read_notes(notes))
     assert all(calls[offset] == 1 for offset in range(1, EVENTS + 2) if offset not in faults)
     assert engine.snapshot()["orders/g"]["deaths"] == 2 * sum(
         fault in ("hang", "exit", "segfault", "kill", "memory") for fault in FAULTS
@@ -66,10 +63,7 @@ def test_inline_handlers_that_raise_fail_only_their_event(log: penstock.Log, log
 
 @pytest.mark.shows("S01")
 @pytest.mark.parametrize("fault", ["exit", "hang", "memory", "raise"])
-def test_with_many_in_flight_only_the_culprit_is_blamed(
-    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+def test_with_many_in_flight_only_the_culprit_is_blamed(log: penstock.Log, notes: Path, fault: str) -> None:
     payloads = [{"do": fault if n == 17 else None} for n in range(40)]
     log.append_many("orders", [{"payload": payload, "type": "t"} for payload in payloads])
     run_local_until_drained(log, subscription(handlers.slow_or_worse, concurrency=8, timeout_seconds=2, memory_mb=300))

@@ -23,6 +23,7 @@ from tests.support.local_engine import PATIENCE_SECONDS, run_local_until_drained
 from tests.support.log_steps import count_published
 from tests.support.notes import read_notes
 from tests.support.raw_sql import raw
+from tests.support.running import PYTHONPATH
 from tests.support.waiting import wait_until
 
 SLOW = 0.02
@@ -62,8 +63,7 @@ def test_a_killed_engine_repeats_only_its_last_lease(log: penstock.Log, log_url:
             engine.wait()
         """
     )
-    root = Path(__file__).parents[2]
-    worker = subprocess.Popen([sys.executable, "-c", script], cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
+    worker = subprocess.Popen([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": PYTHONPATH})
     try:
         wait_until(lambda: count_published(log) >= 60)
     finally:

@@ -30,10 +30,9 @@ from tests.support.scripted_events import append_scripts, check_random_deaths, e
 @pytest.mark.parametrize("end", ["exit", "hang"])
 @pytest.mark.parametrize("handler", [handlers.scripted, handlers.scripted_state])
 def test_effects_happen_once_after_a_death_and_a_failure_of_an_earlier_event(
-    log: penstock.Log, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, handler: Any
+    log: penstock.Log, log_url: str, notes: Path, end: str, handler: Any
 ) -> None:
     """Five events of one key: the fourth ends its process, and on the next attempt the first one raises."""
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     create_done_table(log_url)
     append_scripts(log, [{"2": "raise"}, {}, {}, {"1": end}, {}], lambda n: "k")
     run_local_until_drained(log, subscription(handler, ordering="key", lanes=1, retry=SIX_ATTEMPTS, timeout_seconds=1))
@@ -42,7 +41,7 @@ def test_effects_happen_once_after_a_death_and_a_failure_of_an_earlier_event(
         assert done_offsets(log_url) == [1, 2, 3, 4, 5]
     assert emitted_offsets(log) == [1, 2, 3, 4, 5]
     assert log.state("orders", "g", "k")["seen"] == [1, 2, 3, 4, 5]
-    assert_each_call_has_its_own_attempt(tmp_path / "notes")
+    assert_each_call_has_its_own_attempt(notes)
     assert [log.delivery("orders", "g", n).failures for n in range(1, 6)] == [1, 0, 0, 1, 0]
 
 
@@ -50,11 +49,10 @@ def test_effects_happen_once_after_a_death_and_a_failure_of_an_earlier_event(
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_deaths_and_failures_leave_effects_once_and_in_order(
-    log: penstock.Log, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    log: penstock.Log, log_url: str, notes: Path, seed: int
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     create_done_table(log_url)
-    check_random_deaths(log, log_url, tmp_path / "notes", seed, events=24)
+    check_random_deaths(log, log_url, notes, seed, events=24)
 
 
 @pytest.mark.shows("K45")
@@ -83,11 +81,8 @@ def test_a_settle_refuses_effects_that_belong_to_no_successful_event(log: pensto
 
 
 @pytest.mark.shows("K46")
-def test_chunks_halve_with_every_death_and_double_with_every_success(
-    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_halve_with_every_death_and_double_with_every_success(log: penstock.Log, notes: Path) -> None:
     """A lease in one child ends with the child's death; earlier reports are kept."""
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     append_scripts(log, [{"1": "exit"} if n == 12 else {} for n in range(20)], lambda n: "k")
     one = subscription(handlers.scripted_state, lanes=1)
     log.create_group("orders", "g", keyed=True, lanes=1)
@@ -116,10 +111,9 @@ def test_chunks_halve_with_every_death_and_double_with_every_success(
 
 @pytest.mark.shows("K43")
 def test_the_time_of_a_lease_begins_with_its_first_event(
-    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: penstock.Log, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The app takes far longer to load than a lease lasts, and every child is new."""
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     monkeypatch.setenv("PENSTOCK_LOADS", "1.0")
     append_scripts(log, [{"1": "exit", "2": "exit"} if n == 1 else {} for n in range(4)], lambda n: None)
     one = subscription(slow_to_load.handle, retry=SIX_ATTEMPTS, batch_seconds=0.05, lease_seconds=3)
@@ -127,15 +121,14 @@ def test_the_time_of_a_lease_begins_with_its_first_event(
     shown = log.deliveries("orders", "g")
     assert {str(one.state) for one in shown} == {"PUBLISHED"}
     assert log.delivery("orders", "g", 2).attempts == 3
-    assert_each_call_has_its_own_attempt(tmp_path / "notes")
+    assert_each_call_has_its_own_attempt(notes)
 
 
 @pytest.mark.shows("K43")
 def test_three_engines_finish_although_loading_takes_longer_than_a_lease(
-    make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_log: MakeLog, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that hung once, rows of a lost lease, and a row lost alone all end after a few attempts."""
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     monkeypatch.setenv("PENSTOCK_LOADS", "3.5")
     log = make_log()
     log.create_group("orders", "g", retry=SIX_ATTEMPTS, lease_seconds=30)
@@ -162,7 +155,7 @@ def test_three_engines_finish_although_loading_takes_longer_than_a_lease(
     assert {str(one.state) for one in shown} == {"PUBLISHED"} and len(shown) == 90
     assert max(one.attempts for one in shown) <= 5, "attempts beyond the planned losses, failures and hangs"
     assert sum(engine.snapshot()["orders/g"]["leases"] for engine in engines) <= 60
-    assert_each_call_has_its_own_attempt(tmp_path / "notes")
+    assert_each_call_has_its_own_attempt(notes)
 
 
 @pytest.mark.shows("K43")
@@ -190,11 +183,10 @@ def test_a_lease_does_not_run_out_of_time_before_it_began(log: penstock.Log) -> 
 
 @pytest.mark.shows("K44")
 def test_rows_of_a_lost_lease_are_retried_in_few_leases_and_one_process(
-    clocked: penstock.Log, clock: VirtualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clocked: penstock.Log, clock: VirtualClock, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand harmless retries of a lost lease take about sixteen leases in one process."""
     log = clocked
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     log.create_group("orders", "g", retry=SIX_ATTEMPTS, lease_seconds=30)
     log.append_many("orders", [{"payload": {"script": {}}, "type": "t"}] * 1_000)
     lease = claim_lease(log, limit=1_000)
@@ -224,10 +216,7 @@ def _only_at_the_end(real: Callable[[Supervised], None]) -> Callable[[Supervised
 
 
 @pytest.mark.shows("K44")
-def test_only_events_in_flight_when_a_process_dies_are_suspects(
-    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+def test_only_events_in_flight_when_a_process_dies_are_suspects(log: penstock.Log, notes: Path) -> None:
     scripts: list[dict[str, str]] = [{} for _ in range(40)]
     scripts[17] = {str(attempt): "exit" for attempt in range(1, 20)}
     append_scripts(log, scripts, lambda n: None)
@@ -238,4 +227,4 @@ def test_only_events_in_flight_when_a_process_dies_are_suspects(
     assert (dead.offset, dead.failures, dead.attempts) == (18, 2, 3), "once with others, twice alone"
     others = [one for one in log.deliveries("orders", "g") if one.offset != 18]
     assert {(str(one.state), one.failures) for one in others} == {("PUBLISHED", 0)}
-    assert_each_call_has_its_own_attempt(tmp_path / "notes")
+    assert_each_call_has_its_own_attempt(notes)

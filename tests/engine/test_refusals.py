@@ -153,13 +153,10 @@ def test_a_returned_coroutine_is_a_failure(log: penstock.Log) -> None:
     assert dead.error_code == "invalid_handler"
 
 
-def test_an_object_with_an_async_call_is_awaited(
-    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+def test_an_object_with_an_async_call_is_awaited(log: penstock.Log, notes: Path) -> None:
     log.append("orders", {}, type="t")
     run_local_until_drained(log, subscription(handlers.async_object, isolation="inline"))
-    assert read_notes(tmp_path / "notes") == [["1", "called"]]
+    assert read_notes(notes) == [["1", "called"]]
 
 
 def test_a_group_cannot_mix_plain_and_async_handlers() -> None:

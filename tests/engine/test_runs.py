@@ -29,7 +29,7 @@ def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RUN_BEAT_SECONDS", 0.05)
 
 
-class Running:
+class RunInThread:
     """A run in a thread, as `penstock run --engine local` has it in the foreground."""
 
     def __init__(self, log: penstock.Log, **policy: Any) -> None:
@@ -51,8 +51,8 @@ class Running:
 
 
 @contextmanager
-def running(log: penstock.Log, **policy: Any) -> Iterator[Running]:
-    run = Running(log, **policy)
+def run_in_thread(log: penstock.Log, **policy: Any) -> Iterator[RunInThread]:
+    run = RunInThread(log, **policy)
     try:
         wait_until(lambda: bool(log.runs()))
         yield run
@@ -65,7 +65,7 @@ def running(log: penstock.Log, **policy: Any) -> Iterator[Running]:
 
 @pytest.mark.shows("K42", "J17")
 def test_a_run_has_a_row_with_a_heartbeat_and_an_outcome(log: penstock.Log) -> None:
-    with running(log) as run:
+    with run_in_thread(log) as run:
         (row,) = log.runs()
         assert (row.app, row.engine, row.groups, row.wanted) == ("shop", "local", ("orders/g",), "run")
         assert row.state == "running" and row.ended_at is None and row.host and row.pid and row.version
@@ -87,7 +87,7 @@ def test_a_run_has_a_row_with_a_heartbeat_and_an_outcome(log: penstock.Log) -> N
 
 @pytest.mark.shows("J17")
 def test_a_quiet_run_claims_nothing_until_it_is_resumed(log: penstock.Log) -> None:
-    with running(log) as run:
+    with run_in_thread(log) as run:
         (row,) = log.runs()
         log.append("orders", {}, type="t")
         wait_until(lambda: run.seen == [1])
@@ -109,7 +109,7 @@ def wait_for_beats(log: penstock.Log, count: int) -> None:
 
 def test_an_error_that_ends_a_run_is_recorded_as_its_outcome(log: penstock.Log) -> None:
     log.create_group("orders", "g", types=["other.*"])
-    run = Running(log)
+    run = RunInThread(log)
     run.thread.join(PATIENCE_SECONDS)
     assert isinstance(run.error, penstock.PenstockError)
     (row,) = log.runs(all=True)
@@ -155,7 +155,7 @@ def test_a_run_waits_for_a_lost_database(postgres_log_url: str, caplog: pytest.L
     with (
         psycopg.connect(maintenance, autocommit=True) as server,
         penstock.open(postgres_log_url) as log,
-        running(log) as run,
+        run_in_thread(log) as run,
     ):
         server.execute(f"alter database {name} allow_connections false")
         server.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (name,))

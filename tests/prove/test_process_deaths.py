@@ -14,8 +14,7 @@ from tests.support.scripted_events import check_random_deaths
 @pytest.mark.shows("K45", "K46")
 @pytest.mark.parametrize("seed", range(100, 300))
 def test_random_deaths_and_failures_leave_effects_once_and_in_order_at_length(
-    make_log: MakeLog, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+    make_log: MakeLog, log_url: str, notes: Path, seed: int
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
     create_done_table(log_url)
-    check_random_deaths(make_log(), log_url, tmp_path / "notes", seed, events=40)
+    check_random_deaths(make_log(), log_url, notes, seed, events=40)

@@ -14,10 +14,10 @@ import psycopg
 import pytest
 
 import penstock as library
-from tests.support.children import handlers
+from tests.support.children import handlers, small_driver
 from tests.support.declarations import subscription
 from tests.support.done_table import done_offsets
-from tests.support.running import Running
+from tests.support.running import PYTHONPATH, Running
 from tests.support.spark_engine import run_on_spark_until_drained
 from tests.support.spark_shop import SparkShop
 from tests.support.waiting import wait_until
@@ -79,9 +79,8 @@ def test_a_gigabyte_passes_with_a_driver_of_512_mb(tmp_path: Path, postgres_log:
     for first in range(0, GIGABYTE, 10_000):
         events = [{"payload": {"n": first + n, "padding": padding}, "type": "t"} for n in range(10_000)]
         postgres_log.append_many("orders", events)
-    script = [sys.executable, "-m", "tests.support.children.small_driver", postgres_log.store.url, tmp_path / "lake"]
-    root = Path(__file__).parents[2]
-    with Running(tmp_path, *script, environment={"PYTHONPATH": str(root)}) as running:
+    script = [sys.executable, "-m", small_driver.__name__, postgres_log.store.url, tmp_path / "lake"]
+    with Running(tmp_path, *script, environment={"PYTHONPATH": PYTHONPATH}) as running:
         assert running.process.wait(900) == 0, running.err
     report = json.loads(running.out.splitlines()[-1])
     assert (report["rows"], report["distinct"]) == (GIGABYTE, GIGABYTE)

@@ -19,8 +19,9 @@ import penstock as library
 from penstock.spark import java, session
 from tests.cli import conftest as cli
 from tests.cli.conftest import Command
+from tests.support.children import two_executors
 from tests.support.done_table import done_offsets
-from tests.support.running import Running
+from tests.support.running import PYTHONPATH, Running
 from tests.support.spark_shop import APP, SparkShop
 
 command = cli.command
@@ -84,9 +85,8 @@ def test_a_killed_driver_loses_nothing(shop: SparkShop) -> None:
 @pytest.mark.timeout(300)
 def test_two_executors_share_a_group_and_one_continues_alone(shop: SparkShop) -> None:
     shop.append(800, seconds=0.02)
-    script = [sys.executable, "-m", "tests.support.children.two_executors", shop.directory / "shop.py", shop.url]
-    root = Path(__file__).parents[2]
-    with Running(shop.directory, *script, environment={"PYTHONPATH": str(root)}) as running:
+    script = [sys.executable, "-m", two_executors.__name__, shop.directory / "shop.py", shop.url]
+    with Running(shop.directory, *script, environment={"PYTHONPATH": PYTHONPATH}) as running:
         assert running.process.wait(240) == 0, running.err
     report = json.loads(running.out.splitlines()[-1])
     assert len(report["before"]) == 2, "both executors must claim"

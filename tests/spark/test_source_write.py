@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +20,7 @@ from penstock.log.staging import Staging
 from penstock.spark.source.options import WriteOptions
 from penstock.spark.source.writer import PenstockBatchWriter, PenstockStreamWriter, Wrote, check_columns
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
+from tests.support.forks import killed_in_child
 from tests.support.log_steps import claim_and_settle_all
 from tests.support.raw_sql import raw
 from tests.support.roles import worker_role
@@ -434,7 +434,7 @@ def test_a_driver_killed_anywhere_in_its_commit_appends_once(
     for number in range(1, len(counter.blocks) + 1):
         query = f"query:{number}"
         message = staged(log, 0, number, query=query)
-        assert _killed(log_url, CrashPoint(when, number), query, message)
+        assert _killed_while_committing(log_url, CrashPoint(when, number), query, message)
         where = f"{when} statement {number}, {counter.blocks[number - 1]}"
         happened = appended(log_url).count(number)
         again = staged(log, 0, number, query=query)
@@ -449,15 +449,13 @@ def appended(url: str) -> list[int]:
         return sorted(json.loads(bytes(row[0]))["n"] for row in sql("select payload from penstock.events"))
 
 
-def _killed(url: str, point: CrashPoint, query: str, message: Wrote) -> bool:
-    child = os.fork()
-    if child == 0:
+def _killed_while_committing(url: str, point: CrashPoint, query: str, message: Wrote) -> bool:
+    def commit() -> None:
         dying = penstock.open(url, hook=point)
         point.arm()
         Staging(dying.store, "out", query, 0).commit([message.staged])
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
+
+    return killed_in_child(commit)
 
 
 @pytest.mark.shows("S08")

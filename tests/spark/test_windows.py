@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,15 @@ def seconds(moment: datetime) -> int:
     return round((moment.replace(tzinfo=UTC) - NOON).total_seconds())
 
 
+OutputOf = Callable[..., list[Any]]
+
+
+@pytest.fixture
+def output_of(spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path) -> OutputOf:
+    """Run the trace through a function of a DataFrame; give all output rows."""
+    return partial(run_trace, spark, postgres_log, postgres_log_url, tmp_path / "c")
+
+
 def counted(rows: list[Any]) -> list[tuple[str, int, int, int]]:
     """Key, begin, end and count of every window."""
     return sorted((row.key, seconds(row.window.start), seconds(row.window.end), row["count"]) for row in rows)
@@ -120,16 +130,10 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.shows("S09")
-def test_tumbling_windows_are_exact(
-    spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path
-) -> None:
+def test_tumbling_windows_are_exact(output_of: OutputOf) -> None:
     from pyspark.sql.functions import window
 
-    rows = run_trace(
-        spark,
-        postgres_log,
-        postgres_log_url,
-        tmp_path / "c",
+    rows = output_of(
         lambda frame: frame.groupBy(window("at", "10 seconds"), "key").count(),
     )
     assert counted(rows) == [
@@ -143,16 +147,10 @@ def test_tumbling_windows_are_exact(
 
 
 @pytest.mark.shows("S09")
-def test_sliding_windows_are_exact(
-    spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path
-) -> None:
+def test_sliding_windows_are_exact(output_of: OutputOf) -> None:
     from pyspark.sql.functions import window
 
-    rows = run_trace(
-        spark,
-        postgres_log,
-        postgres_log_url,
-        tmp_path / "c",
+    rows = output_of(
         lambda frame: frame.groupBy(window("at", "10 seconds", "5 seconds"), "key").count(),
     )
     assert counted(rows) == [
@@ -172,16 +170,10 @@ def test_sliding_windows_are_exact(
 
 
 @pytest.mark.shows("S09")
-def test_session_windows_are_exact(
-    spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path
-) -> None:
+def test_session_windows_are_exact(output_of: OutputOf) -> None:
     from pyspark.sql.functions import col, session_window
 
-    rows = run_trace(
-        spark,
-        postgres_log,
-        postgres_log_url,
-        tmp_path / "c",
+    rows = output_of(
         lambda frame: frame.groupBy(session_window("at", "5 seconds").alias("window"), col("key")).count(),
     )
     # The late event at 8 joins 1 to 4 and 12, two sessions of an earlier query, into one.
@@ -211,14 +203,8 @@ def visits() -> Any:
 
 
 @pytest.mark.shows("S09")
-def test_transform_with_state_is_exact(
-    spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path
-) -> None:
-    rows = run_trace(
-        spark,
-        postgres_log,
-        postgres_log_url,
-        tmp_path / "c",
+def test_transform_with_state_is_exact(output_of: OutputOf) -> None:
+    rows = output_of(
         lambda frame: (
             frame.selectExpr("key", "unix_seconds(at) as second")
             .groupBy("key")

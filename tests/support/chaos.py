@@ -14,9 +14,8 @@ import penstock
 from tests.support.children import chaos_app
 from tests.support.done_table import create_done_table, done_offsets
 from tests.support.notes import read_notes
-from tests.support.running import Running
+from tests.support.running import PYTHONPATH, Running
 
-ROOT = Path(__file__).parents[2]
 KEYS = 4
 PATIENCE_SECONDS = 150
 
@@ -30,7 +29,7 @@ class Engines:
             "PENSTOCK_CHAOS": url,
             "PENSTOCK_SEED": str(seed),
             "PENSTOCK_NOTES": str(directory / "notes"),
-            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "PYTHONPATH": PYTHONPATH,
         }
         self._started = 0
         self.running = [self._start() for _ in range(count)]

@@ -15,6 +15,8 @@ from typing import Any
 from tests.support.waiting import wait_until
 
 SECONDS = 60.0
+ROOT = Path(__file__).parents[2]
+PYTHONPATH = f"{ROOT / 'src'}:{ROOT}"  # for children that import this checkout, and the tests
 
 
 class Running:

@@ -25,6 +25,11 @@ from tests.support.spark_session import spark  # noqa: F401  # a fixture
 
 HERE = Path(__file__).parent
 PROVE_SECONDS = 1800
+CHECKS = (
+    *("chaos", "driver_kill", "faults", "forks", "hostile_writers", "local_engine", "log_steps"),
+    *("scripted_events", "spark_engine", "spark_pipeline", "store_against_model", "true_stats"),
+)
+pytest.register_assert_rewrite(*(f"tests.support.{name}" for name in CHECKS))  # show values, as in test files
 
 
 @pytest.fixture(scope="session")

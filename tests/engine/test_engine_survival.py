@@ -19,8 +19,7 @@ from tests.support.declarations import SIX_ATTEMPTS, subscription
 from tests.support.done_table import create_done_table, done_offsets
 from tests.support.local_engine import PATIENCE_SECONDS, run_local_until_drained
 from tests.support.log_steps import append_orders, claim_lease, count_published
-from tests.support.notes import assert_each_call_has_its_own_attempt
-from tests.support.scripted_events import append_scripts, emitted_offsets
+from tests.support.scripted_events import append_scripts, assert_each_call_has_its_own_attempt, emitted_offsets
 from tests.support.waiting import wait_until
 
 

@@ -22,8 +22,12 @@ from tests.support.done_table import create_done_table, done_offsets
 from tests.support.local_engine import run_local_until_drained
 from tests.support.log_steps import append_orders, claim_lease
 from tests.support.logs import MakeLog
-from tests.support.notes import assert_each_call_has_its_own_attempt
-from tests.support.scripted_events import append_scripts, check_random_deaths, emitted_offsets
+from tests.support.scripted_events import (
+    append_scripts,
+    assert_each_call_has_its_own_attempt,
+    check_random_deaths,
+    emitted_offsets,
+)
 
 
 @pytest.mark.shows("K45", "K46", "K43")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -29,9 +28,3 @@ def write_note(line: str) -> None:
 def read_notes(path: Path) -> list[list[str]]:
     """The lines that handlers wrote, split into words."""
     return [line.split() for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-
-
-def assert_each_call_has_its_own_attempt(path: Path) -> None:
-    """No two notes name the same offset and attempt."""
-    calls = Counter((int(offset), int(attempt)) for offset, attempt in read_notes(path))
-    assert [call for call, count in calls.items() if count > 1] == []

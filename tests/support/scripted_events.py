@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tests.support.children import handlers
 from tests.support.declarations import SIX_ATTEMPTS, subscription
 from tests.support.done_table import done_offsets
 from tests.support.local_engine import run_local_until_drained
-from tests.support.notes import assert_each_call_has_its_own_attempt
+from tests.support.notes import read_notes
 
 ACTS = ["exit", "raise", "permanent", "kill", "hang"]
 
@@ -28,6 +29,12 @@ def append_scripts(log: penstock.Log, scripts: list[dict[str, str]], key: Callab
 def emitted_offsets(log: penstock.Log) -> list[int]:
     """The offsets of the events that handlers emitted for."""
     return [event.json()["offset"] for event in log.read("seen", limit=10_000)]
+
+
+def assert_each_call_has_its_own_attempt(path: Path) -> None:
+    """No two notes name the same offset and attempt."""
+    calls = Counter((int(offset), int(attempt)) for offset, attempt in read_notes(path))
+    assert [call for call, count in calls.items() if count > 1] == []
 
 
 def check_random_deaths(log: penstock.Log, url: str, notes: Path, seed: int, events: int) -> None:

@@ -1,4 +1,4 @@
-"""Servers for tests, and the rule that no test is skipped in silence."""
+"""Fixtures of every test, and the rule that unexpected skips fail a strict run."""
 
 import uuid
 from collections.abc import Iterator
@@ -18,17 +18,23 @@ from tests.support.logs import (  # noqa: F401  # fixtures of every test
     postgres_log_url,
     template,
 )
+from tests.support.notes import notes  # noqa: F401  # a fixture
 from tests.support.pgbouncer import NotInstalled, PgBouncer
 from tests.support.postgres_server import PostgresServer, available_servers
-from tests.support.spark import spark  # noqa: F401  # a fixture, too
+from tests.support.spark_session import spark  # noqa: F401  # a fixture
 
 HERE = Path(__file__).parent
 PROVE_SECONDS = 1800
+CHECKS = (
+    *("chaos", "driver_kill", "faults", "forks", "hostile_writers", "local_engine", "log_steps"),
+    *("scripted_events", "spark_engine", "spark_pipeline", "store_against_model", "true_stats"),
+)
+pytest.register_assert_rewrite(*(f"tests.support.{name}" for name in CHECKS))  # show values, as in test files
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """The newest PostgreSQL here, one for the whole run (with xdist: one for each worker)."""
+    """The newest PostgreSQL on this machine, one server per run (with xdist: one per worker)."""
     if not available_servers():
         pytest.skip("no PostgreSQL server binaries found")
     with PostgresServer() as server:
@@ -37,7 +43,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer) -> Iterator[str]:
-    """An empty database of the test's own."""
+    """An empty database for this test."""
     name = f"t_{uuid.uuid4().hex[:16]}"
     yield postgres.create_database(name)
     postgres.drop_database(name)
@@ -58,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SkipGuard(config), "penstock-skip-guard")
 
 
-# First, so that the marks are there when -m selects.
+# First, so that the marks exist when -m selects.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

@@ -1,135 +1,26 @@
-"""The documentation is true: its examples run, its links lead somewhere, and nothing public is left out.
+"""The documentation is right: its examples run, its links work, and nothing public is missing.
 
-Every page runs in a process and a directory of its own. Its ```python blocks share one namespace, and its ```console
-blocks run through the command line in between, in the order of the page. A ```text output block is what the block
+Every page runs in its own process and directory. Its ```python blocks share one namespace, and its ```console
+blocks run through the command line, in the order of the page. A ```text output block is what the block
 before it printed. A page with ```python postgres blocks gets the URL of an empty database in `url`. A block whose fence
 names a file, as in ```python shop.py, is saved under that name and run as a script.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
 import re
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-RUNS = ("python", "python postgres", "console", "text output")
-SCRIPT = re.compile(r"python (\w+\.py)")
+from tests.support.doc_pages import DOCS, PAGES, ROOT, RUNS, SCRIPT, blocks, run_in_own_process, without_blocks
+
 KNOWN = (*RUNS, "python no-run", "sql", "sh", "text", "json")
 
-_FENCE = re.compile(r"^```(.*)$")
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _IMAGE = re.compile(r"(?:src|srcset|href)=\"([^\"]+)\"")
 _HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Block:
-    """One fenced block: the line of its first line of text, what it is, and its text."""
-
-    line: int
-    kind: str
-    text: str
-
-
-def blocks(text: str) -> Iterator[Block]:
-    kind: str | None = None
-    begin, lines = 0, []
-    for number, line in enumerate(text.splitlines(), start=1):
-        fence = _FENCE.match(line)
-        if fence and kind is None:
-            kind, begin, lines = fence[1].strip(), number + 1, []
-        elif fence and kind is not None:
-            yield Block(begin, kind, "\n".join(lines) + "\n")
-            kind = None
-        else:
-            lines.append(line)
-    assert kind is None, f"line {begin}: the block has no end"
-
-
-def without_blocks(text: str) -> str:
-    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
-# --- running a page, in a process of its own -------------------------------------------------------------------------
-
-
-def run_page(page: str, url: str | None) -> None:
-    """Run what can be run, in order; the first thing that fails ends it."""
-    namespace: dict[str, object] = {"__name__": "docs"}
-    if url is not None:
-        namespace["url"] = url
-    printed = ""
-    for block in blocks(Path(page).read_text(encoding="utf-8")):
-        where = f"{page}:{block.line}"
-        if block.kind == "text output":
-            assert printed.strip() == block.text.strip(), f"{where}: the block before it printed\n{printed}"
-            continue
-        if script := SCRIPT.fullmatch(block.kind):
-            printed = run_script(script[1], block, where)
-            continue
-        if block.kind not in RUNS:
-            continue
-        said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-        with contextlib.redirect_stdout(said):
-            if block.kind == "console":
-                run_console(block, where)
-            else:
-                # As many empty lines in front as the page has, so that a traceback names the page's own line.
-                exec(compile("\n" * (block.line - 1) + block.text, page, "exec"), namespace)
-        said.flush()
-        printed = said.buffer.getvalue().decode()  # type: ignore[attr-defined]
-
-
-def run_script(name: str, block: Block, where: str) -> str:
-    """Save the block and run it, as a reader would; returns what it printed."""
-    Path(name).write_text(block.text, encoding="utf-8")
-    done = subprocess.run([sys.executable, name], check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, f"{where}: {done.stdout}{done.stderr}"
-    return done.stdout
-
-
-def run_console(block: Block, where: str) -> None:
-    from penstock.cli.app import run
-
-    lines = block.text.replace("\\\n", " ").splitlines()
-    commands = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
-    assert commands, f"{where}: a console block shows `$ penstock …`"
-    for command in commands:
-        program, *arguments = shlex.split(command, comments=True)
-        if program == "export":
-            name, _, value = arguments[0].partition("=")
-            os.environ[name] = value
-            continue
-        assert program == "penstock", f"{where}: {command}"
-        code = run(arguments)
-        assert code == 0, f"{where}: `{command}` ended with {code}"
-
-
-def run_apart(page: Path, directory: Path, url: str | None = None) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "PENSTOCK_URL"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", __file__, str(page), *([url] if url else [])],
-        cwd=directory,
-        env={**environment, "PYTHONIOENCODING": "utf-8"},
-        stdin=subprocess.DEVNULL,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def name_of(page: Path) -> str:
@@ -144,21 +35,21 @@ def with_blocks(*wanted: str, without: str = "") -> list[Path]:
     return [page for page in PAGES if kinds(page) & {*wanted} and without not in kinds(page)]
 
 
-@pytest.mark.timeout(300)  # pages about Spark start one
+@pytest.mark.timeout(300)  # pages about Spark start a session
 @pytest.mark.shows("O09")
 @pytest.mark.parametrize("page", with_blocks("python", "console", without="python postgres"), ids=name_of)
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    run_apart(page, tmp_path)
+    run_in_own_process(page, tmp_path)
 
 
 @pytest.mark.shows("O09")
 @pytest.mark.parametrize("page", with_blocks("python postgres"), ids=name_of)
 def test_the_examples_of_a_page_run_on_postgresql(page: Path, tmp_path: Path, postgres_url: str) -> None:
-    run_apart(page, tmp_path, postgres_url)
+    run_in_own_process(page, tmp_path, postgres_url)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_says_what_it_is(page: Path) -> None:
+def test_every_block_has_a_known_kind(page: Path) -> None:
     odd = [
         f"line {one.line}: {one.kind!r}"
         for one in blocks(page.read_text(encoding="utf-8"))
@@ -167,7 +58,7 @@ def test_every_block_says_what_it_is(page: Path) -> None:
     assert not odd, f"known are {', '.join(KNOWN)}"
 
 
-# --- nothing public is left out --------------------------------------------------------------------------------------
+# --- nothing public is left out ---------------------------------------------------------------------------------------
 
 
 def reference(name: str) -> str:
@@ -175,7 +66,7 @@ def reference(name: str) -> str:
 
 
 def missing(names: set[str], page: str) -> list[str]:
-    """Names that the page does not show as code."""
+    """The names that the page does not show as code."""
     return sorted(name for name in names if not re.search(rf"`[^`\n]*(?<!\w){re.escape(name)}(?!\w)[^`\n]*`", page))
 
 
@@ -252,7 +143,7 @@ def test_every_limit_is_documented() -> None:
     assert missing(names, reference("limits")) == []
 
 
-# --- links and words -------------------------------------------------------------------------------------------------
+# --- links and words --------------------------------------------------------------------------------------------------
 
 
 def anchor(heading: str) -> str:
@@ -262,7 +153,7 @@ def anchor(heading: str) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_to_existing_pages_and_headings(page: Path) -> None:
     text = without_blocks(page.read_text(encoding="utf-8"))
     for link in [*_LINK.findall(text), *_IMAGE.findall(text)]:
         if re.match(r"[a-z]+:", link):
@@ -298,7 +189,3 @@ def test_pictures_are_well_formed() -> None:
         root = ElementTree.parse(picture).getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert root.find("{http://www.w3.org/2000/svg}title") is not None, f"{picture.name} needs a title"
-
-
-if __name__ == "__main__":
-    run_page(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None)

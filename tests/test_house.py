@@ -1,4 +1,4 @@
-"""The house is in order: strings name modules that exist, and nothing is loaded before it is needed."""
+"""House rules: strings name modules that exist, and nothing is loaded before it is needed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEAVY = {"pyspark", "pandas", "pyarrow", "psycopg", "psycopg_pool", "sqlalchemy"
 
 
 def named_in_strings() -> dict[str, str]:
-    """Dotted paths into penstock that stand in strings, and where."""
+    """Dotted paths into penstock that occur in strings, with their places."""
     found = {}
     for path in SOURCE.rglob("*.py"):
         tree = ast.parse(path.read_text())
@@ -39,7 +39,7 @@ def named_in_strings() -> dict[str, str]:
 
 
 def resolves(name: str) -> bool:
-    """Whether it is a module, or an attribute of one."""
+    """Whether the path is a module or an attribute of one."""
     try:
         if importlib.util.find_spec(name) is not None:
             return True
@@ -60,8 +60,8 @@ def test_every_module_that_a_string_names_exists() -> None:
     assert not wrong
 
 
-def test_what_the_daemon_of_spark_loads_beforehand_exists() -> None:
-    """It ignores what cannot be imported, because an extra may be missing; ours never is."""
+def test_modules_preloaded_by_sparks_daemon_exist() -> None:
+    """The daemon ignores modules that cannot be imported, because an extra may be missing; our own must exist."""
     from penstock.spark.daemon import OURS
 
     assert all(importlib.util.find_spec(name) is not None for name in OURS)
@@ -76,7 +76,7 @@ def test_commands_and_clauses_are_loaded_by_names_that_exist() -> None:
 
 
 def loaded_by(code: str) -> set[str]:
-    """The modules that a fresh interpreter has loaded after this code."""
+    """The modules that a fresh interpreter has loaded after running this code."""
     script = f"{code}\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(json.loads(done.stdout.splitlines()[-1]))
@@ -101,7 +101,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_ten_lines_that_stand_twice_are_found(house: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ten_repeated_lines_are_found(house: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = "\n".join(f"x{number} = {number}" for number in range(12))
     (house / "one.py").write_text(f"first = 1\n{said}\n")
     assert check_house.main() == 0
@@ -111,7 +111,7 @@ def test_ten_lines_that_stand_twice_are_found(house: Path, capsys: pytest.Captur
     for dialect in check_house.DIALECTS:
         (house / dialect).mkdir()
         (house / dialect / "claim.sql").write_text(said.replace("=", "+"))
-    assert check_house.main() == 0, "two dialects of one statement"
+    assert check_house.main() == 0, "two dialects of one statement are allowed"
 
 
 def test_a_long_module_is_found(house: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The servers that other tests stand on."""
+"""The servers that other tests use."""
 
 import os
 import subprocess
@@ -11,7 +11,8 @@ import pytest
 
 from tests.support import postgres_binaries, unprivileged
 from tests.support.pgbouncer import PgBouncer
-from tests.support.postgres_server import Binaries, PostgresServer, available_servers, wait_for
+from tests.support.postgres_server import Binaries, PostgresServer, available_servers
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(params=available_servers(), ids=str)
@@ -59,7 +60,7 @@ def test_stop_leaves_nothing_behind() -> None:
     server.stop()
 
 
-def test_databases_from_a_template(postgres: PostgresServer, postgres_url: str) -> None:
+def test_a_database_can_be_created_from_a_template(postgres: PostgresServer, postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS a")
     copy = postgres.create_database("a_copy", template=postgres_url.rpartition("/")[2])
@@ -84,13 +85,13 @@ def test_a_killed_test_run_leaves_no_server() -> None:
         url = run.stdout.readline().strip()
         directory = Path(str(one(url, "SHOW data_directory"))).parent
         run.kill()
-    wait_for(lambda: not directory.exists(), "the server's files to be removed")
+    wait_until(lambda: not directory.exists(), "the server's files to be removed")
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(url)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to give its binaries to another user")
-def test_binaries_below_a_closed_directory_are_copied(tmp_path: Path) -> None:
+def test_binaries_below_an_inaccessible_directory_are_copied(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     original = postgres_binaries.newest()
     installation = original.directory.parent

@@ -45,7 +45,7 @@ def test_a_finished_id_without_a_test_fails(project: Path) -> None:
     assert check_acceptance(project) == (1, "S02 is finished in docs/roadmap.md, but no test shows it\n")
 
 
-def test_a_test_with_an_odd_id_fails(project: Path) -> None:
+def test_a_test_with_an_invalid_id_fails(project: Path) -> None:
     (project / "tests/test_a.py").write_text(
         "import pytest\n@pytest.mark.shows('K01', 'S02', 'Q7')\ndef test_a(): ...\n"
     )
@@ -88,13 +88,13 @@ def test_a_listed_skip_needs_a_reason(tmp_path: Path) -> None:
 def test_an_unlisted_skip_fails_a_strict_run(
     tmp_path: Path, variable: str, options: list[str], status: int, body: str
 ) -> None:
-    """Runs pytest with this project's conftest on a file that skips."""
+    """Run pytest with this project's conftest on a file that skips."""
     tests = tmp_path / "tests"
     tests.mkdir()
     (tests / "__init__.py").touch()
     for name in ("conftest.py", "skips.txt", "support"):
         (tests / name).symlink_to(ROOT / "tests" / name)
-    # Something that passes, because a run without any test has a status of its own.
+    # One test that passes, because a run without any has its own exit status.
     (tests / "test_skipping.py").write_text(f"import pytest\n{body}\n")
     (tests / "test_passing.py").write_text("def test_passing(): ...\n")
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())

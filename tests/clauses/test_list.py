@@ -1,4 +1,4 @@
-"""The list of clauses and the checks must agree; the tool that compares them must notice when they do not."""
+"""tools/check_clauses.py finds clauses without a check and checks without a clause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def project(folder: Path, listed: str, check: str) -> Path:
-    """A project with this list and this one check."""
+    """Make a project with this list and one check."""
     (folder / "docs" / "reference").mkdir(parents=True)
     (folder / "docs" / "reference" / "clauses.md").write_text(listed)
     checks = folder / "src" / "penstock" / "testing" / "clauses"

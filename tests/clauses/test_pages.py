@@ -1,4 +1,4 @@
-"""Every clause of the pages, by its own test, on both stores."""
+"""Every clause of the pages as a test, on both stores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.postgres_server import PostgresServer
 
 @pytest.fixture(scope="module", params=STORES)
 def shared_bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """One scratch log for all clauses: each has a stream of its own."""
+    """One scratch log for all clauses; each clause has its own stream."""
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path_factory.mktemp('clauses')}/log.db"
     else:
@@ -29,7 +29,7 @@ def shared_bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 @pytest.mark.parametrize(
     "clause", [pytest.param(one, id=one.id, marks=pytest.mark.clause(one.id)) for one in clauses()]
 )
-def test_clause(clause: Clause, shared_bench: Bench) -> None:
+def test_both_stores_keep_the_clause(clause: Clause, shared_bench: Bench) -> None:
     shared_bench.begin(clause.id)
     clause.check(shared_bench)
 

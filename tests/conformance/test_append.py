@@ -1,4 +1,4 @@
-"""Append: in whose transaction, what is refused, and what the same id means."""
+"""Append: the caller's transaction, refused events, and repeated ids."""
 
 from __future__ import annotations
 
@@ -11,20 +11,14 @@ from typing import Any
 import pytest
 
 import penstock
-from tests.conformance.helpers import raw
+from tests.support.raw_sql import raw
+from tests.support.sqlalchemy_url import sqlalchemy_url
 
-# --- the outbox -----------------------------------------------------------------------------------------------------
+# --- the outbox -------------------------------------------------------------------------------------------------------
 
 
 def path_of(url: str) -> str:
     return url.removeprefix("sqlite:///")
-
-
-def alchemy(url: str, *, driver: str = "") -> str:
-    """The URL as SQLAlchemy wants it."""
-    if url.startswith("sqlite"):
-        return url.replace("sqlite:", f"sqlite{driver}:")
-    return url.replace("postgresql:", "postgresql+psycopg:")
 
 
 class Plain:
@@ -58,7 +52,7 @@ class Alchemy:
         from sqlalchemy import create_engine
         from sqlalchemy.orm import Session
 
-        self.engine = create_engine(alchemy(url))
+        self.engine = create_engine(sqlalchemy_url(url))
         self.connection: Any = Session(self.engine) if session else self.engine.connect()
 
     def execute(self, sql: str) -> None:
@@ -117,7 +111,7 @@ CALLERS = {
 
 @pytest.mark.shows("K01", "K03")
 @pytest.mark.parametrize("how", CALLERS)
-def test_the_event_lives_and_dies_with_the_callers_transaction(log: penstock.Log, log_url: str, how: str) -> None:
+def test_an_event_commits_or_rolls_back_with_the_callers_transaction(log: penstock.Log, log_url: str, how: str) -> None:
     with raw(log_url) as sql:
         sql("create table shop (id integer)")
     caller = CALLERS[how](log_url)
@@ -125,7 +119,7 @@ def test_the_event_lives_and_dies_with_the_callers_transaction(log: penstock.Log
     try:
         caller.execute("insert into shop (id) values (1)")
         log.append("orders", {"n": 1}, type="order.created", connection=caller.connection, **options)
-        assert log.read("orders") == [], "nobody sees it before the caller commits"
+        assert log.read("orders") == [], "visible before the caller commits"
         caller.rollback()
         assert log.read("orders") == []
         caller.execute("insert into shop (id) values (2)")
@@ -136,7 +130,7 @@ def test_the_event_lives_and_dies_with_the_callers_transaction(log: penstock.Log
         again = log.append("orders", {"n": 2}, type="order.created", connection=caller.connection, event_id=chosen)
         assert (answer.event_id, answer.duplicate, again.duplicate) == (chosen, False, True)
         assert again.offset == answer.offset
-        with pytest.raises(penstock.DuplicateMismatch):  # and the transaction goes on
+        with pytest.raises(penstock.DuplicateMismatch):  # the transaction is still usable
             log.append("orders", {"n": 3}, type="order.created", connection=caller.connection, event_id=chosen)
         with pytest.raises(penstock.InvalidInput):
             log.append("orders", {"n": 3}, type="", connection=caller.connection)
@@ -154,9 +148,11 @@ def test_the_event_lives_and_dies_with_the_callers_transaction(log: penstock.Log
 
 @pytest.mark.shows("K01")
 @pytest.mark.parametrize("how", ["psycopg", "connection", "session"])
-def test_the_same_on_async_connections(log: penstock.Log, log_url: str, how: str) -> None:
+def test_on_async_connections_an_event_commits_or_rolls_back_with_the_callers_transaction(
+    log: penstock.Log, log_url: str, how: str
+) -> None:
     if how == "psycopg" and log_url.startswith("sqlite"):
-        how = "connection"  # psycopg speaks to PostgreSQL alone
+        how = "connection"  # psycopg is for PostgreSQL only
     with raw(log_url) as sql:
         sql("create table shop (id integer)")
 
@@ -169,7 +165,7 @@ def test_the_same_on_async_connections(log: penstock.Log, log_url: str, how: str
         else:
             from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-            engine = create_async_engine(alchemy(log_url, driver="+aiosqlite"))
+            engine = create_async_engine(sqlalchemy_url(log_url, driver="+aiosqlite"))
             connection = AsyncSession(engine) if how == "session" else await engine.connect()
         try:
             for keep in (False, True):
@@ -203,7 +199,7 @@ def test_the_same_on_async_connections(log: penstock.Log, log_url: str, how: str
 
 
 @pytest.mark.shows("K01")
-def test_autocommit_and_strange_connections_are_refused(log: penstock.Log, log_url: str) -> None:
+def test_autocommit_and_unknown_connections_are_refused(log: penstock.Log, log_url: str) -> None:
     from sqlalchemy import create_engine
 
     with raw(log_url) as sql:
@@ -212,7 +208,7 @@ def test_autocommit_and_strange_connections_are_refused(log: penstock.Log, log_u
         sql("begin")
         log.append("orders", {}, type="t", connection=sql.connection)  # autocommit, but in a transaction
         sql("rollback")
-    engine = create_engine(alchemy(log_url)).execution_options(isolation_level="AUTOCOMMIT")
+    engine = create_engine(sqlalchemy_url(log_url)).execution_options(isolation_level="AUTOCOMMIT")
     with engine.connect() as connection, pytest.raises(penstock.OutboxNeedsTransaction):
         log.append("orders", {}, type="t", connection=connection)
     engine.dispose()
@@ -228,7 +224,7 @@ def test_autocommit_and_strange_connections_are_refused(log: penstock.Log, log_u
     assert log.read("orders") == []
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no type": ({"payload": {}, "type": None}, "missing_field"),
@@ -314,7 +310,7 @@ def test_payloads_survive_byte_for_byte(log: penstock.Log) -> None:
     assert [event.payload for event in log.read("bulk")] == [event.payload for event in read]
 
 
-# --- the same id ----------------------------------------------------------------------------------------------------
+# --- the same id ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("K03")
@@ -339,7 +335,7 @@ def test_the_same_id_is_stored_once(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K03")
-def test_a_ulid_is_an_id_too(log: penstock.Log) -> None:
+def test_a_ulid_is_accepted_as_an_event_id(log: penstock.Log) -> None:
     answer = log.append("orders", {}, type="t", event_id="01ARZ3NDEKTSV4RRFFQ69G5FAV")
     assert answer.event_id == uuid.UUID("01563e3a-b5d3-d676-4c61-efb99302bd5b")
 
@@ -348,7 +344,7 @@ def test_a_ulid_is_an_id_too(log: penstock.Log) -> None:
 def test_a_duplicate_in_a_strict_transaction_does_not_abort_it(
     postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
-    """In REPEATABLE READ the database itself would refuse to see the other's row; the caller goes on all the same."""
+    """In REPEATABLE READ the database hides the other row; the caller's transaction must still continue."""
     import psycopg
 
     one = penstock.event_id("both")

@@ -1,4 +1,4 @@
-"""A large lease is read as Arrow, a small one as rows: nobody can tell which."""
+"""Large leases are read as Arrow, small ones as rows; both show the same events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def seen(events: Any) -> list[tuple[Any, ...]]:
     return [tuple(getattr(event, field) for field in FIELDS) for event in events]
 
 
-def fill(log: penstock.Log) -> None:
+def append_odd_events(log: penstock.Log) -> None:
     past = datetime.datetime(2020, 1, 2, 3, 4, 5, 678901, tzinfo=datetime.UTC)
     log.append_many(
         "orders",
@@ -54,7 +54,7 @@ def fill(log: penstock.Log) -> None:
 def test_arrow_and_rows_show_the_same_events(
     postgres_log: penstock.Log, group: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(postgres_log)
+    append_odd_events(postgres_log)
     postgres_log.create_group("orders", "g", **group)
     lease = postgres_log.claim("orders", "g", limit=COUNT, claimed_by="w")
     assert lease is not None and isinstance(lease.events._columns, ArrowColumns) and len(lease) >= arrow.FROM_EVENTS
@@ -67,8 +67,8 @@ def test_arrow_and_rows_show_the_same_events(
         assert seen(packed) == seen(lease.events)[10:60]
 
 
-def test_a_connection_that_broke_is_replaced(postgres_log: penstock.Log) -> None:
-    fill(postgres_log)
+def test_a_broken_arrow_connection_is_replaced(postgres_log: penstock.Log) -> None:
+    append_odd_events(postgres_log)
     postgres_log.create_group("orders", "g")
     lease = postgres_log.claim("orders", "g", limit=COUNT, claimed_by="w")
     assert lease is not None
@@ -83,7 +83,7 @@ def test_a_connection_that_broke_is_replaced(postgres_log: penstock.Log) -> None
     assert len(postgres_log.store.read_lease(lease._row)) == COUNT
 
 
-def test_both_kinds_of_columns_find_the_same_events_of_a_key() -> None:
+def test_arrow_and_row_columns_find_the_same_events_of_a_key() -> None:
     dice = random.Random(7)
     for _ in range(300):
         keys = [dice.choice(["a", "b", "c", "d", None]) for _ in range(dice.randrange(1, 12))]

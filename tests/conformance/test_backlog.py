@@ -1,4 +1,4 @@
-"""A claim costs the same whatever waits behind it: rows touched and plans with many events waiting."""
+"""A claim costs the same however long the backlog is: rows read and plans."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import pytest
 import penstock
 from penstock.core import limits
 from tests.support.postgres_server import PostgresServer
+from tests.support.query_plans import plan_nodes
 
-pytestmark = pytest.mark.timeout(400)  # the first test waits for a large log to be filled
+pytestmark = pytest.mark.timeout(400)  # filling the large log takes most of it
 
 EVENTS = 300_000
 FAR = EVENTS - 1_000
@@ -25,7 +26,7 @@ NEVER = penstock.Retry(max_attempts=50, base_seconds=3600, cap_seconds=3600, jit
 
 @pytest.fixture(scope="module")
 def backlog(postgres: PostgresServer) -> Iterator[str]:
-    """Waiting events of a young log: freshly loaded, never vacuumed, of whose sizes the server knows nothing."""
+    """A backlog in a young log: freshly loaded, never vacuumed, without statistics."""
     url = postgres.create_database()
     with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as sql:
         sql.execute("alter table penstock.events set (autovacuum_enabled = off)")
@@ -57,7 +58,7 @@ def backlog(postgres: PostgresServer) -> Iterator[str]:
             assert wanted is not None
             log.kill("orders", name, event_ids=[wanted[0]], reason="far ahead")
         for name in ("failed", "failed-some"):
-            for _ in range(16):  # two leases a lane, in each of which seven events fail
+            for _ in range(16):  # two leases per lane; seven events of each fail
                 lease = log.claim("orders", name, limit=LIMIT, claimed_by="w")
                 assert lease is not None
                 lease.settle(failed={event.event_id: "no" for event in lease.events[:7]})
@@ -67,7 +68,7 @@ def backlog(postgres: PostgresServer) -> Iterator[str]:
 
 
 def bury(sql: psycopg.Connection[Any], group: str, count: int, key: str) -> None:
-    """So many dead letters, as if the group had seen them long ago, of keys that come no more."""
+    """Insert old dead letters, of keys that do not occur again."""
     sql.execute("alter table penstock.deliveries disable trigger user")
     sql.execute(
         f"""
@@ -82,7 +83,7 @@ def bury(sql: psycopg.Connection[Any], group: str, count: int, key: str) -> None
 
 
 def touched(url: str, work: Callable[[penstock.Log], object]) -> dict[str, int]:
-    """Rows and index entries that the server read for some work, by table; a session reports them when it ends."""
+    """Rows and index entries that the server reads for some work, by table; a session reports them when it ends."""
 
     def read() -> dict[str, int]:
         with psycopg.connect(url, autocommit=True) as sql:
@@ -93,7 +94,7 @@ def touched(url: str, work: Callable[[penstock.Log], object]) -> dict[str, int]:
             ).fetchall()
         return {name: int(count) for name, count in found}
 
-    with penstock.open(url) as log:  # what opening reads is not counted
+    with penstock.open(url) as log:  # do not count what opening reads
         log.groups("orders")
     before = read()
     with penstock.open(url) as log:
@@ -126,8 +127,8 @@ def claim(group: str) -> Callable[[penstock.Log], object]:
         ("halted", 8_000, 80_000 // 8),
     ],
 )
-def test_a_claim_touches_what_it_hands_out(backlog: str, group: str, events: int, rows: int) -> None:
-    """Filters, failures, rows far ahead, dead letters: none of it makes a claim read what waits behind it."""
+def test_a_claim_reads_only_what_it_hands_out(backlog: str, group: str, events: int, rows: int) -> None:
+    """Filters, failures, distant rows and dead letters: none of them makes a claim read the backlog."""
     found = touched(backlog, claim(group))
     assert found["events"] <= events, found
     assert found["deliveries"] <= rows, found
@@ -138,7 +139,7 @@ def test_a_claim_touches_what_it_hands_out(backlog: str, group: str, events: int
 def test_no_plan_reads_or_sorts_the_backlog(backlog: str, block: str) -> None:
     with penstock.open(backlog) as log, psycopg.connect(backlog) as sql:
         (group,) = [one for one in log.groups("orders") if one.group_name == "failed-some"]
-        sql.execute("select * from penstock.claim_look('orders', 'failed-some', null)")  # prefers indexes from here on
+        sql.execute("select * from penstock.claim_look('orders', 'failed-some', null)")  # prefer indexes from here on
         row = sql.execute(
             "explain (analyze, buffers, format json) " + log.store.blocks[block],  # type: ignore[arg-type]
             {
@@ -162,17 +163,11 @@ def test_no_plan_reads_or_sorts_the_backlog(backlog: str, block: str) -> None:
         ).fetchone()
     assert row is not None
     top = (row[0] if isinstance(row[0], list) else json.loads(row[0]))[0]["Plan"]
-    plans = list(nodes(top))
+    plans = list(plan_nodes(top))
     kinds = {one["Node Type"] for one in plans if one.get("Relation Name") == "events"}
     assert kinds <= {"Index Scan", "Index Only Scan"}, kinds
     assert max(one["Actual Rows"] for one in plans) <= 10_000
     assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 3_000
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from nodes(child)
 
 
 PARAMETERS = (
@@ -192,8 +187,8 @@ BLOCKS = {
 
 @pytest.mark.shows("K36")
 @pytest.mark.parametrize("block", BLOCKS)
-def test_sqlite_finds_what_it_claims_in_an_index(tmp_path: Path, block: str) -> None:
-    """Events come out of an index in their order, so that reading ends with the limit; dead letters are in another."""
+def test_sqlite_claims_from_an_index(tmp_path: Path, block: str) -> None:
+    """An index gives events in order, so reading stops at the limit; dead letters have an index of their own."""
     path = tmp_path / "log.db"
     with penstock.open(f"sqlite:///{path}") as log, sqlite3.connect(path) as sql:
         text = log.store.blocks[block]

@@ -1,4 +1,4 @@
-"""The circuit of a group: stored, one for all who work for it, and tried by one lease at a time."""
+"""The circuit of a group: stored, shared by all workers, probed by one lease at a time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import penstock
 from penstock.core.lease import Idle
 from penstock.log.lease import Lease
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import raw
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 
 pytestmark = pytest.mark.shows("K13", "K47")
 
@@ -35,7 +35,7 @@ def break_it(lease: Lease, why: str = "the bank is closed") -> None:
 
 @pytest.fixture(params=["plain", "ordered"])
 def two(request: pytest.FixtureRequest, make_log: MakeLog, clock: VirtualClock) -> list[penstock.Log]:
-    """Two openings of one log, as two processes have them, with ten events for one group."""
+    """One log opened twice, as by two processes, with ten events for one group."""
     logs = [make_log(clock=clock), make_log(clock=clock)]
     logs[0].append_many("orders", [{"payload": n, "type": "t", "ordering_key": f"k{n % 3}"} for n in range(10)])
     ordering = "key" if request.param == "ordered" else None
@@ -43,7 +43,7 @@ def two(request: pytest.FixtureRequest, make_log: MakeLog, clock: VirtualClock) 
     return logs
 
 
-def test_one_probe_at_a_time_over_all_processes(two: list[penstock.Log], clock: VirtualClock) -> None:
+def test_all_processes_together_have_one_probe_at_a_time(two: list[penstock.Log], clock: VirtualClock) -> None:
     here, there = two
     break_it(claimed(here))
     assert waits(here) == waits(there) == 1.0
@@ -53,7 +53,7 @@ def test_one_probe_at_a_time_over_all_processes(two: list[penstock.Log], clock: 
         clock.advance(waits(there))
         probe = claimed(there)
         assert len(probe) == 1
-        assert 0 < waits(here) <= 0.25, "while somebody tries, others look often"
+        assert 0 < waits(here) <= 0.25, "other claimers look again soon while a probe runs"
         clock.advance(0.1)
         break_it(probe, "still closed")
         assert waits(here) == waits(there) == delay
@@ -73,19 +73,19 @@ def test_one_probe_at_a_time_over_all_processes(two: list[penstock.Log], clock: 
     assert seen == 10 and {(str(one.state), one.failures) for one in shown} == {("PUBLISHED", 0)}
 
 
-def test_what_was_claimed_before_neither_closes_it_nor_makes_it_wait_longer(
+def test_leases_claimed_before_the_circuit_opened_do_not_change_it(
     two: list[penstock.Log], clock: VirtualClock
 ) -> None:
     here, there = two
     early, late, broken = (claimed(here, limit=1) for _ in range(3))
     break_it(broken)
     early.settle()
-    assert waits(there) == 1.0, "it knew less than the one that opened it"
+    assert waits(there) == 1.0, "the settle of an older lease changed the circuit"
     break_it(late)
     assert waits(there) == 1.0
 
 
-def test_a_probe_that_fails_by_itself_says_nothing_about_the_target(
+def test_a_probe_that_fails_without_unavailable_leaves_the_circuit_open(
     two: list[penstock.Log], clock: VirtualClock
 ) -> None:
     here, there = two
@@ -94,14 +94,12 @@ def test_a_probe_that_fails_by_itself_says_nothing_about_the_target(
     probe = claimed(here)
     probe.settle(failed={probe.events[0].event_id: ValueError("bad amount")})
     after = claimed(there)
-    assert len(after) == 1, "the next one tries at once, alone"
+    assert len(after) == 1, "another probe, at once"
     after.settle()
     assert here.groups("orders")[0].circuit is None
 
 
-def test_a_probe_that_is_given_back_or_lost_leaves_its_place_to_the_next(
-    two: list[penstock.Log], clock: VirtualClock
-) -> None:
+def test_a_released_or_expired_probe_is_followed_by_another_probe(two: list[penstock.Log], clock: VirtualClock) -> None:
     here, there = two
     break_it(claimed(here))
     clock.advance(1)
@@ -117,7 +115,7 @@ def test_a_probe_that_is_given_back_or_lost_leaves_its_place_to_the_next(
     assert here.groups("orders")[0].circuit is None
 
 
-def test_the_error_stays_with_what_came_back(two: list[penstock.Log], clock: VirtualClock) -> None:
+def test_events_released_by_an_open_circuit_keep_its_error(two: list[penstock.Log], clock: VirtualClock) -> None:
     here, _ = two
     lease = claimed(here)
     break_it(lease)
@@ -129,7 +127,7 @@ def test_the_error_stays_with_what_came_back(two: list[penstock.Log], clock: Vir
     probe = claimed(here)
     probe.settle(failed={probe.events[0].event_id: "bad"})
     clock.advance(3600)
-    row = claimed(here)  # a probe again
+    row = claimed(here)  # another probe
     while row.is_range:
         row.settle(failed={row.events[0].event_id: "bad"})
         clock.advance(3600)
@@ -139,7 +137,7 @@ def test_the_error_stays_with_what_came_back(two: list[penstock.Log], clock: Vir
     assert record.last_error == "closed again" and record.error_code == "Unavailable" and record.failures == 1
 
 
-def test_it_is_there_after_a_restart_and_gone_with_its_group(
+def test_the_circuit_survives_a_restart_and_is_deleted_with_its_group(
     two: list[penstock.Log], make_log: MakeLog, clock: VirtualClock
 ) -> None:
     here, _ = two
@@ -155,7 +153,7 @@ def test_it_is_there_after_a_restart_and_gone_with_its_group(
     assert after.groups("orders")[0].circuit is None and len(claimed(after)) == 10
 
 
-def test_the_same_settle_again_opens_it_once(two: list[penstock.Log], clock: VirtualClock) -> None:
+def test_a_repeated_settle_opens_the_circuit_once(two: list[penstock.Log], clock: VirtualClock) -> None:
     here, there = two
     lease = claimed(here)
     break_it(lease)

@@ -1,4 +1,4 @@
-"""Claim: who gets what, once, in order, and never too early."""
+"""Claim: every event once, in order, and never too early."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import penstock
 from penstock.core import limits
 from penstock.core.lanes import bucket_of, lane_of
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import drain, orders, raw, states
+from tests.support.log_steps import append_orders, claim_and_settle_all, state_by_event
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 
 
 @pytest.mark.shows("K07")
 def test_claim_sets_state_time_claimer_and_attempts(clocked: penstock.Log, clock: VirtualClock) -> None:
-    ids = orders(clocked, 3)
+    ids = append_orders(clocked, 3)
     clocked.create_group("orders", "g")
     clock.advance(5)
     lease = clocked.claim("orders", "g", limit=2, claimed_by="w-1")
@@ -33,8 +34,8 @@ def test_claim_sets_state_time_claimer_and_attempts(clocked: penstock.Log, clock
 
 
 @pytest.mark.shows("K07")
-def test_limit_is_a_limit(log: penstock.Log) -> None:
-    orders(log, 5)
+def test_a_claim_never_exceeds_its_limit(log: penstock.Log) -> None:
+    append_orders(log, 5)
     log.create_group("orders", "g")
     assert log.claim("orders", "g", limit=0, claimed_by="w") is None
     lease = log.claim("orders", "g", limit=2, claimed_by="w")
@@ -53,19 +54,19 @@ def test_due_exactly_now_is_claimable_and_not_a_microsecond_earlier(make_log: Ma
     later = log.append("orders", {}, type="t", available_at=due)
     now = log.append("orders", {}, type="t")
     log.create_group("orders", "g")
-    assert drain(log) == [now.event_id]
+    assert claim_and_settle_all(log) == [now.event_id]
     shown = log.delivery("orders", "g", later.event_id)
     assert (shown.state, shown.reason, shown.available_at) == ("PENDING", "delayed", due)
     clock.advance(9.999999)
-    restarted = make_log(clock=clock)  # the due time is a row, not a timer: another process sees it, too
+    restarted = make_log(clock=clock)  # the due time is stored, so another process sees it
     assert restarted.claim("orders", "g", claimed_by="w") is None
     clock.advance(0.000001)
-    assert drain(restarted) == [later.event_id]
+    assert claim_and_settle_all(restarted) == [later.event_id]
 
 
 @pytest.mark.shows("K07")
-def test_nothing_not_pending_is_claimed(log: penstock.Log) -> None:
-    orders(log, 4)
+def test_only_pending_events_are_claimed(log: penstock.Log) -> None:
+    append_orders(log, 4)
     log.create_group("orders", "g", retry=penstock.Retry(max_attempts=1))
     first = log.claim("orders", "g", limit=2, claimed_by="w")
     assert first is not None
@@ -73,7 +74,7 @@ def test_nothing_not_pending_is_claimed(log: penstock.Log) -> None:
     second = log.claim("orders", "g", limit=100, claimed_by="w")
     assert second is not None and len(second.events) == 2
     assert log.claim("orders", "g", limit=100, claimed_by="w") is None
-    assert sorted(states(log).values()) == ["CLAIMED", "CLAIMED", "DEAD", "PUBLISHED"]
+    assert sorted(state_by_event(log).values()) == ["CLAIMED", "CLAIMED", "DEAD", "PUBLISHED"]
 
 
 @pytest.mark.shows("K08")
@@ -81,7 +82,7 @@ def test_sixteen_claimers_hand_out_every_event_once(make_log: MakeLog, log_url: 
     log = make_log()
     total = 100_000
     for _ in range(total // 10_000):
-        orders(log, 10_000)
+        append_orders(log, 10_000)
     log.create_group("orders", "g")
     handed: list[int] = []
     contents: dict[int, list[int]] = {}
@@ -105,8 +106,8 @@ def test_sixteen_claimers_hand_out_every_event_once(make_log: MakeLog, log_url: 
     with raw(log_url) as sql:
         leases = sql("select id, low, high from penstock.leases order by id")
         highs = [high for _, _, high in leases]
-        assert highs == sorted(highs), "a cursor went back"
-        for lease_id, low, high in leases[:20]:  # what a lease contained reads the same afterwards
+        assert highs == sorted(highs), "a cursor moved backwards"
+        for lease_id, low, high in leases[:20]:  # an ended lease still reads the same
             rows = sql(
                 'select "offset" from penstock.events where "offset" > %s and "offset" <= %s order by 1', low, high
             )
@@ -114,36 +115,38 @@ def test_sixteen_claimers_hand_out_every_event_once(make_log: MakeLog, log_url: 
 
 
 @pytest.mark.shows("K10")
-def test_where_a_group_starts(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_a_group_starts_at_the_beginning_end_offset_or_time_it_was_given(
+    clocked: penstock.Log, clock: VirtualClock
+) -> None:
     log = clocked
-    first = orders(log, 3)
+    first = append_orders(log, 3)
     clock.advance(60)
     middle = clock.now()
-    second = orders(log, 2)
+    second = append_orders(log, 2)
     log.create_group("orders", "all")
     log.create_group("orders", "new", start="end")
     log.create_group("orders", "offset", start=log.read("orders")[2].offset)
     log.create_group("orders", "time", start=middle)
-    third = orders(log, 2)
-    assert drain(log, group="all") == first + second + third
-    assert drain(log, group="new") == third
-    assert drain(log, group="offset") == second + third
-    assert drain(log, group="time") == second + third
+    third = append_orders(log, 2)
+    assert claim_and_settle_all(log, group="all") == first + second + third
+    assert claim_and_settle_all(log, group="new") == third
+    assert claim_and_settle_all(log, group="offset") == second + third
+    assert claim_and_settle_all(log, group="time") == second + third
     late = log.create_group("orders", "late")
-    assert late.group_name == "late" and drain(log, group="late") == first + second + third
+    assert late.group_name == "late" and claim_and_settle_all(log, group="late") == first + second + third
     with pytest.raises(penstock.InvalidInput):
         log.create_group("orders", "odd", start="middle")
 
 
 @pytest.mark.shows("K11")
 def test_one_event_three_groups_three_states(log: penstock.Log, log_url: str) -> None:
-    (one,) = orders(log, 1)
+    (one,) = append_orders(log, 1)
     for group in ("a", "b", "c"):
         log.create_group("orders", group, retry=penstock.Retry(max_attempts=1))
     a = log.claim("orders", "a", claimed_by="w")
     assert a is not None
     a.settle(failed={one: "broken"})
-    assert drain(log, group="b") == [one]
+    assert claim_and_settle_all(log, group="b") == [one]
     with raw(log_url) as sql:
         rows = sql("select group_name, state from penstock.delivery where event_id = %s order by group_name", one)
         assert rows == [("a", "DEAD"), ("b", "PUBLISHED"), ("c", "PENDING")]
@@ -151,13 +154,13 @@ def test_one_event_three_groups_three_states(log: penstock.Log, log_url: str) ->
 
 @pytest.mark.shows("K19")
 def test_without_order_or_key_a_failing_event_delays_nobody(log: penstock.Log) -> None:
-    keyed = orders(log, 3, ordering_key="k")
+    keyed = append_orders(log, 3, ordering_key="k")
     log.create_group("orders", "g")
     log.create_group("orders", "ordered", ordering="key")
     lease = log.claim("orders", "g", limit=3, claimed_by="w")
     assert lease is not None
     assert lease.settle(failed={keyed[0]: "no"}) == penstock.Settled(2, 1, 0, 0)
-    keyless = orders(log, 3, stream="free")
+    keyless = append_orders(log, 3, stream="free")
     log.create_group("free", "ordered", ordering="key", lanes=1)
     lease = log.claim("free", "ordered", limit=3, claimed_by="w")
     assert lease is not None and [event.event_id for event in lease.events] == keyless
@@ -192,17 +195,17 @@ def test_patterns_and_headers_filter_what_a_group_gets(log: penstock.Log) -> Non
     }
     for number, (patterns, expected) in enumerate(wanted.items()):
         log.create_group("orders", f"g{number}", types=list(patterns))
-        assert drain(log, group=f"g{number}") == expected, patterns
+        assert claim_and_settle_all(log, group=f"g{number}") == expected, patterns
         assert [one.event_id for one in log.deliveries("orders", f"g{number}")] == expected
     log.create_group("orders", "eu", headers={"tenant": "eu"})
-    assert drain(log, group="eu") == [eu]
+    assert claim_and_settle_all(log, group="eu") == [eu]
     for odd in ("order.>.x", "", "a b", ">>", "order..x"):
         with pytest.raises(penstock.InvalidInput):
             log.create_group("orders", "odd", types=[odd])
 
 
 @pytest.mark.shows("K21")
-def test_a_changed_binding_holds_forward_only(log: penstock.Log) -> None:
+def test_a_changed_binding_applies_to_later_events_only(log: penstock.Log) -> None:
     before = [log.append("orders", {}, type=kind).event_id for kind in ("a", "b", "a")]
     log.create_group("orders", "g", types=["a"])
     lease = log.claim("orders", "g", limit=1, claimed_by="w")
@@ -210,7 +213,7 @@ def test_a_changed_binding_holds_forward_only(log: penstock.Log) -> None:
     lease.settle()
     log.bind("orders", "g", types=["b"])
     after = [log.append("orders", {}, type=kind).event_id for kind in ("a", "b")]
-    assert drain(log) == [before[2], after[1]], "what lay before the change is still wanted by the old binding"
+    assert claim_and_settle_all(log) == [before[2], after[1]], "the old binding still applies to earlier events"
     shown = {one.event_id for one in log.deliveries("orders", "g")}
     assert shown == {before[0], before[2], after[1]}
 
@@ -232,27 +235,27 @@ def test_a_rare_match_is_found_in_bounded_steps(log: penstock.Log) -> None:
         if not isinstance(found, Passed):
             break
         steps += 1
-    assert steps == 120_000 // limits.SCAN_FILTERED, "one claim looks at no more than its limit"
+    assert steps == 120_000 // limits.SCAN_FILTERED, "one claim scans no more than its limit"
     assert not isinstance(found, penstock.Lease) and found.members == 1  # type: ignore[union-attr]
     assert log.delivery("orders", "g", wanted).state == "CLAIMED"
 
 
 @pytest.mark.shows("K28")
 def test_a_failure_below_a_later_success_is_still_retried(clocked: penstock.Log, clock: VirtualClock) -> None:
-    ids = orders(clocked, 12)
+    ids = append_orders(clocked, 12)
     clocked.create_group("orders", "g", retry=penstock.Retry(jitter=0))
     first = clocked.claim("orders", "g", limit=5, claimed_by="w")
     assert first is not None
     first.settle(failed={ids[1]: "once"})
-    assert drain(clocked) == ids[5:], "offsets compare as numbers, and nothing waits for the failure"
+    assert claim_and_settle_all(clocked) == ids[5:], "later events wait for the failure"
     assert clocked.delivery("orders", "g", ids[1]).state == "PENDING"
     clock.advance(2)
-    assert drain(clocked) == [ids[1]]
+    assert claim_and_settle_all(clocked) == [ids[1]]
 
 
 @pytest.mark.shows("K28")
-def test_a_few_retries_let_ranges_pass_for_a_second(clocked: penstock.Log, clock: VirtualClock) -> None:
-    ids = orders(clocked, 12)
+def test_a_few_due_retries_wait_behind_ranges_for_at_most_a_second(clocked: penstock.Log, clock: VirtualClock) -> None:
+    ids = append_orders(clocked, 12)
     clocked.create_group("orders", "g", retry=penstock.Retry(base_seconds=0))
 
     def claim(limit: int = 3) -> list[str]:
@@ -262,18 +265,18 @@ def test_a_few_retries_let_ranges_pass_for_a_second(clocked: penstock.Log, clock
         return [event.event_id for event in lease.events]
 
     assert claim() == ids[:3]
-    assert claim() == ids[3:6], "one due row fills no lease of three"
+    assert claim() == ids[3:6], "a row that does not fill a lease must wait"
     clock.advance(limits.ROWS_WAIT_SECONDS)
-    assert claim() == [ids[1]], "and waits no longer than that"
+    assert claim() == [ids[1]], "the row waits no longer than a second"
     assert claim() == ids[6:9]
     redriven = clocked.replay("orders", "g", event_ids=ids[3:6])
-    assert redriven.count == 3 and claim() == ids[3:6], "a full lease of rows does not wait at all"
+    assert redriven.count == 3 and claim() == ids[3:6], "a full lease of rows does not wait"
     assert claim() == ids[9:]
 
 
 @pytest.mark.shows("K26")
 def test_pause_keeps_leases_and_hands_out_nothing_new(log: penstock.Log) -> None:
-    orders(log, 4)
+    append_orders(log, 4)
     log.create_group("orders", "g")
     lease = log.claim("orders", "g", limit=2, claimed_by="w")
     assert lease is not None
@@ -284,11 +287,11 @@ def test_pause_keeps_leases_and_hands_out_nothing_new(log: penstock.Log) -> None
     lease.extend()
     assert lease.settle().published == 2
     log.resume("orders", "g")
-    assert len(drain(log)) == 2
+    assert len(claim_and_settle_all(log)) == 2
 
 
 @pytest.mark.shows("K07")
-def test_a_thin_lane_is_found_behind_a_long_stretch_of_others(log: penstock.Log) -> None:
+def test_the_few_events_of_a_lane_are_found_after_many_of_other_lanes(log: penstock.Log) -> None:
     busy, thin = "a", next(key for key in "bcdefgh" if lane_of(bucket_of(key), 8) != lane_of(bucket_of("a"), 8))
     log.append_many("orders", [{"payload": b"{}", "type": "t", "ordering_key": busy}] * (limits.SCAN + 5_000))
     last = log.append("orders", {}, type="t", ordering_key=thin)
@@ -301,8 +304,8 @@ def test_a_thin_lane_is_found_behind_a_long_stretch_of_others(log: penstock.Log)
 
 @pytest.mark.shows("K26")
 def test_ten_workers_killed_on_one_event_each_pause_the_group(clocked: penstock.Log, clock: VirtualClock) -> None:
-    """Whoever holds an event alone and is never heard of again has died of it; a success in between breaks the row."""
-    orders(clocked, 30)
+    """A lease of one event that expires counts as a death; a success resets the count."""
+    append_orders(clocked, 30)
     clocked.create_group("orders", "g", retry=penstock.Retry(max_attempts=9, base_seconds=10_000))
 
     def die(times: int) -> None:
@@ -315,21 +318,21 @@ def test_ten_workers_killed_on_one_event_each_pause_the_group(clocked: penstock.
     assert lease is not None and lease.settle().published == 1
     die(9)
     clocked.reap()
-    assert not clocked.groups("orders")[0].paused, "nine, a success, and nine"
+    assert not clocked.groups("orders")[0].paused, "nine deaths, a success, nine deaths"
     die(1)
     assert clocked.claim("orders", "g", limit=1, claimed_by="w") is None
     (group,) = clocked.groups("orders")
     assert group.paused and str(group.pause_reason).startswith("crash_loop: 10 events in a row")
     clocked.resume("orders", "g")
     die(1)
-    assert clocked.claim("orders", "g", limit=1, claimed_by="w") is not None, "the count begins anew"
+    assert clocked.claim("orders", "g", limit=1, claimed_by="w") is not None, "the count starts again"
 
 
 @pytest.mark.shows("K26", "K44")
 def test_leases_that_were_lost_together_are_one_death(clocked: penstock.Log, clock: VirtualClock) -> None:
-    """A host that loses power with twelve leases must not pause its groups; twelve one after the other must."""
+    """Twelve leases lost at once do not pause the group; twelve lost one after the other do."""
     log = clocked
-    orders(log, 40)
+    append_orders(log, 40)
     log.create_group("orders", "g", lease_seconds=30, retry=penstock.Retry(max_attempts=9, base_seconds=10_000))
     held = []
     for _ in range(12):

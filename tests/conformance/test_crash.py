@@ -1,19 +1,21 @@
-"""The process dies before and after every statement: what it did not commit never happened, and nothing is lost."""
+"""The process is killed before and after every statement: uncommitted work never happened, and nothing is lost."""
 
 from __future__ import annotations
 
 import os
 import signal
-import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 import penstock
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
-from tests.conformance.helpers import drain, raw, states
+from tests.support.forks import killed_in_child
+from tests.support.log_steps import claim_and_settle_all, state_by_event
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 
 RETRY = penstock.Retry(max_attempts=3, base_seconds=0, jitter=0)
 EVENTS = 12
@@ -74,7 +76,7 @@ VERBS: dict[str, Verb] = {
 
 
 def snapshot(url: str, group: str) -> list[Any]:
-    """Everything about one group, as plain SQL sees it."""
+    """Everything about one group, read with plain SQL."""
     with raw(url) as sql:
         (number,) = sql("select group_id from penstock.groups where group_name = %s", group)[0]
         tables = ("leases", "deliveries", "returned", "attempt_log", "state")
@@ -111,29 +113,20 @@ def held_by(log: penstock.Log, lease: penstock.Lease | None) -> penstock.Lease |
 
 
 def in_a_child_that_dies(url: str, clock: VirtualClock, point: CrashPoint, verb: str, group: str, lease: Any) -> bool:
-    """Run the verb in a process of its own; whether it was killed on the way."""
-    child = os.fork()
-    if child == 0:
-        try:
-            log = penstock.open(url, clock=clock, hook=point)
-            point.arm()
-            VERBS[verb](log, group, held_by(log, lease))
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(status) == 0, "the verb failed by itself"
-    return False
+    """Run the verb in a child process; return whether it was killed."""
+
+    def work() -> None:
+        log = penstock.open(url, clock=clock, hook=point)
+        point.arm()
+        VERBS[verb](log, group, held_by(log, lease))
+
+    return killed_in_child(work)
 
 
 @pytest.mark.shows("X02", "K15", "K17", "K27")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("verb", VERBS)
-def test_killed_before_and_after_every_statement(
+def test_a_verb_killed_at_any_statement_happened_completely_or_not_at_all(
     stage: penstock.Log, make_log: MakeLog, clock: VirtualClock, log_url: str, verb: str
 ) -> None:
     counter = StatementCounter()
@@ -155,29 +148,29 @@ def test_killed_before_and_after_every_statement(
             after = snapshot(log_url, group)
             committed = "commit" in steps[: number if when == "after" else number - 1]
             if committed:
-                assert snapshot_shape(after) == done, f"{when} {number}: half of it"
+                assert snapshot_shape(after) == done, f"{when} {number}: half of the change is there"
             else:
-                assert after == before, f"killed {when} statement {number} ({steps[number - 1]}), and something changed"
+                assert after == before, f"killed {when} statement {number} ({steps[number - 1]}), but something changed"
             drains_afterwards(log_url, clock, group)
 
 
 def snapshot_shape(rows: list[Any]) -> list[Any]:
-    """How much of everything there is: ids and names differ from group to group."""
+    """The number of rows of everything; ids and names differ by group."""
     return [len(part) if isinstance(part, list) and part and isinstance(part[0], str) else part for part in rows]
 
 
 def drains_afterwards(url: str, clock: VirtualClock, group: str) -> None:
-    """Whatever happened, the group goes on, and every event ends somewhere."""
+    """The group continues, and every event ends PUBLISHED or DEAD."""
     with penstock.open(url, clock=clock) as log:
         clock.advance(120)
-        drain(log, group=group)
-        assert set(states(log, group=group).values()) <= {"PUBLISHED", "DEAD"}
-        assert len(states(log, group=group)) == EVENTS
+        claim_and_settle_all(log, group=group)
+        assert set(state_by_event(log, group=group).values()) <= {"PUBLISHED", "DEAD"}
+        assert len(state_by_event(log, group=group)) == EVENTS
 
 
 @pytest.mark.shows("X02", "K08")
 def test_a_claim_of_one_statement_killed_on_either_side_of_its_commit(make_log: MakeLog, log_url: str) -> None:
-    """The second claim of a group that has nothing but ranges. Half of it never happens; what it took comes back."""
+    """The second claim of a group that has only ranges happens completely or not at all; a lost lease comes back."""
     log = make_log()
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 8)
     points = [(when, number) for when in ("before", "after") for number in (1, 2)]
@@ -185,24 +178,22 @@ def test_a_claim_of_one_statement_killed_on_either_side_of_its_commit(make_log: 
         log.create_group("orders", f"{when}-{number}", lease_seconds=0.2)
     log.close()
     for when, number in points:
-        child = os.fork()
-        if child == 0:
-            point = CrashPoint(when, number)
-            own = penstock.open(log_url, hook=point)
-            first = own.claim("orders", f"{when}-{number}", limit=2, claimed_by="victim")
-            assert first is not None and len(first.events) == 2
-            first.settle()
-            point.arm()
-            own.claim("orders", f"{when}-{number}", limit=2, claimed_by="victim")
-            os._exit(1)
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status)
+        assert killed_in_child(partial(_claim_twice, log_url, CrashPoint(when, number), f"{when}-{number}"))
         with penstock.open(log_url) as log:
             found = 0
-            while found < 6:  # until the victim's lease has expired
+            while found < 6:  # let the victim's lease expire
                 lease = log.claim("orders", f"{when}-{number}", limit=8, claimed_by="other")
                 found += 0 if lease is None else lease.settle().published
-            assert set(states(log, group=f"{when}-{number}").values()) == {"PUBLISHED"}
+            assert set(state_by_event(log, group=f"{when}-{number}").values()) == {"PUBLISHED"}
+
+
+def _claim_twice(url: str, point: CrashPoint, group: str) -> None:
+    own = penstock.open(url, hook=point)
+    first = own.claim("orders", group, limit=2, claimed_by="victim")
+    assert first is not None and len(first.events) == 2
+    first.settle()
+    point.arm()
+    own.claim("orders", group, limit=2, claimed_by="victim")
 
 
 @pytest.mark.shows("X02", "K01")
@@ -210,27 +201,26 @@ def test_an_append_killed_before_commit_never_happened(log_url: str, make_log: M
     make_log().close()
     for number in (1, 2, 3, 4):
         for when in ("before", "after"):
-            child = os.fork()
-            if child == 0:
-                point = CrashPoint(when, number)
-                log = penstock.open(log_url, hook=point)
-                point.arm()
-                log.append("orders", {"n": number}, type="t", event_id=penstock.event_id(f"{when}{number}"))
-                os._exit(0)
-            os.waitpid(child, 0)
+            killed_in_child(partial(_append, log_url, CrashPoint(when, number), number, f"{when}{number}"))
     with penstock.open(log_url) as log:
         stored = {event.event_id for event in log.read("orders")}
         for number in (1, 2, 3, 4):
-            for when in ("before", "after"):  # repeating with the same id is always right
+            for when in ("before", "after"):  # an append with the same id can always be repeated
                 one = penstock.event_id(f"{when}{number}")
                 answer = log.append("orders", {"n": number}, type="t", event_id=one)
                 assert answer.duplicate == (one in stored)
         assert len(log.read("orders")) == 8
 
 
+def _append(url: str, point: CrashPoint, number: int, name: str) -> None:
+    log = penstock.open(url, hook=point)
+    point.arm()
+    log.append("orders", {"n": number}, type="t", event_id=penstock.event_id(name))
+
+
 @pytest.mark.shows("X04", "K15")
 def test_a_worker_stopped_beyond_its_lease_is_refused_every_time(log_url: str, make_log: MakeLog) -> None:
-    """SIGSTOP while it holds a lease, SIGCONT after somebody else took over: it must not be believed."""
+    """SIGSTOP while it holds a lease, SIGCONT after another worker took over: its settle is refused."""
     log = make_log()
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20)
     for number in range(3):
@@ -244,7 +234,7 @@ def test_a_worker_stopped_beyond_its_lease_is_refused_every_time(log_url: str, m
             own = penstock.open(log_url)
             lease = own.claim("orders", group, limit=20, claimed_by="stopped")
             os.write(tell, b"claimed" if lease else b"nothing")
-            os.read(heard, 1)  # here it is stopped
+            os.read(heard, 1)  # stopped here
             try:
                 assert lease is not None
                 lease.settle(emit=[{"stream": "out", "payload": {}, "type": "t"}])
@@ -255,14 +245,14 @@ def test_a_worker_stopped_beyond_its_lease_is_refused_every_time(log_url: str, m
         os.kill(child, signal.SIGSTOP)
         with penstock.open(log_url) as other:
             while (lease := other.claim("orders", group, limit=20, claimed_by="other")) is None:
-                pass  # until the lease has expired
+                pass  # let the lease expire
             lease.release()
         os.kill(child, signal.SIGCONT)
         os.write(hear, b"x")
         _, status = os.waitpid(child, 0)
-        assert os.WEXITSTATUS(status) == 0, "a stale worker was believed"
+        assert os.WEXITSTATUS(status) == 0, "a stale settle was accepted"
         for end in (told, tell, heard, hear):
             os.close(end)
         with penstock.open(log_url) as log:
             assert log.read("out") == []
-            assert set(states(log, group=group).values()) == {"PENDING"}
+            assert set(state_by_event(log, group=group).values()) == {"PENDING"}

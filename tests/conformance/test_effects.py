@@ -1,4 +1,4 @@
-"""Effects through the settle: state, emitted events and the user's SQL happen with it or not at all."""
+"""Effects of a settle: state, emitted events and the user's SQL commit with it or not at all."""
 
 from __future__ import annotations
 
@@ -9,23 +9,18 @@ import pytest
 
 import penstock
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import orders, raw
+from tests.support.log_steps import append_orders, claim_lease
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 
 
 @pytest.fixture
 def shop(log: penstock.Log, log_url: str) -> penstock.Log:
-    """A table of the user's beside the log, and a keyed group."""
+    """A user's table next to the log, and a keyed group."""
     with raw(log_url) as sql:
         sql("create table scores (n integer primary key)")
     log.create_group("orders", "g", keyed=True, lanes=1, retry=penstock.Retry(base_seconds=0, jitter=0))
     return log
-
-
-def take(log: penstock.Log, group: str = "g") -> penstock.Lease:
-    lease = log.claim("orders", group, claimed_by="w")
-    assert lease is not None
-    return lease
 
 
 def scores(url: str) -> list[int]:
@@ -39,8 +34,8 @@ def insert(n: int) -> tuple[str, list[int]]:
 
 @pytest.mark.shows("K27")
 def test_effects_commit_with_the_settle(shop: penstock.Log, log_url: str) -> None:
-    orders(shop, 2, ordering_key="k")
-    lease = take(shop)
+    append_orders(shop, 2, ordering_key="k")
+    lease = claim_lease(shop)
     out = [{"stream": "out", "payload": {"a": 1}, "type": "alert", "ordering_key": "x", "headers": {"h": "1"}}]
     assert shop.read("out") == [] and scores(log_url) == []
     lease.settle(state={"k": {"seen": 2, "list": [1, {"a": None}]}}, emit=out, execute=[insert(1), insert(2)])
@@ -63,21 +58,21 @@ def test_effects_commit_with_the_settle(shop: penstock.Log, log_url: str) -> Non
         {"execute": [insert(5)], "state": {"k": {"a": object()}}},
     ],
 )
-def test_one_bad_effect_and_nothing_happens(shop: penstock.Log, log_url: str, bad: dict[str, Any]) -> None:
-    orders(shop, 1, ordering_key="k")
-    lease = take(shop)
+def test_one_invalid_effect_fails_the_whole_settle(shop: penstock.Log, log_url: str, bad: dict[str, Any]) -> None:
+    append_orders(shop, 1, ordering_key="k")
+    lease = claim_lease(shop)
     with pytest.raises(penstock.PenstockError) as caught:
         lease.settle(**{"state": {"k": {"n": 1}}, **bad})
     assert caught.value.code in ("effect_failed", "missing_field", "invalid_name", "state_needs_key", "invalid_input")
     assert scores(log_url) == [] and shop.read("out") == [] and shop.state("orders", "g", "k") == {}
-    assert lease.settle(execute=[insert(7)]).published == 1, "the lease is still ours"
+    assert lease.settle(execute=[insert(7)]).published == 1, "the lease is still held"
     assert scores(log_url) == [7]
 
 
 @pytest.mark.shows("K27")
 def test_an_sql_error_fails_its_event_only(shop: penstock.Log, log_url: str) -> None:
-    ids = orders(shop, 5)
-    lease = take(shop)
+    ids = append_orders(shop, 5)
+    lease = claim_lease(shop)
 
     def effects(n: int) -> dict[str, Any]:
         return {"execute": [insert(n)], "emit": [{"stream": "out", "payload": {"n": n}, "type": "t"}]}
@@ -86,22 +81,24 @@ def test_an_sql_error_fails_its_event_only(shop: penstock.Log, log_url: str) -> 
     answer = lease.settle(effects={one: effects(n) for one, n in zip(ids, numbers, strict=True)})
     assert answer == penstock.Settled(4, 1, 0, 0)
     assert scores(log_url) == [1, 2, 3, 4]
-    assert [event.json()["n"] for event in shop.read("out")] == [1, 2, 3, 4], "the culprit's events are gone, too"
+    assert [event.json()["n"] for event in shop.read("out")] == [1, 2, 3, 4], (
+        "emitted events of the failed event were kept"
+    )
     shown = shop.delivery("orders", "g", ids[2])
     assert (shown.state, shown.failures, shown.error_code) == ("PENDING", 1, "effect_failed")
 
 
 @pytest.mark.shows("K27")
-def test_what_a_key_computed_on_top_of_a_culprit_is_given_back(shop: penstock.Log, log_url: str) -> None:
+def test_later_events_of_a_key_are_released_if_they_build_on_a_failed_one(shop: penstock.Log, log_url: str) -> None:
     first, second, other, third = (shop.append("orders", {}, type="t", ordering_key=key).event_id for key in "aaba")
-    lease = take(shop)
+    lease = claim_lease(shop)
     lease.state()
     answer = lease.settle(
         effects={
             first: {"state": {"a": {"n": 1}}, "execute": [insert(1)]},
             second: {"state": {"a": {"n": 2}}, "execute": [insert(1)]},  # fails
             other: {"state": {"b": {"n": 1}}, "execute": [insert(2)]},
-            third: {"state": {"a": {"n": 3}}, "execute": [insert(3)]},  # rests on the second
+            third: {"state": {"a": {"n": 3}}, "execute": [insert(3)]},  # builds on the second
         }
     )
     assert answer == penstock.Settled(2, 1, 0, 1)
@@ -111,9 +108,9 @@ def test_what_a_key_computed_on_top_of_a_culprit_is_given_back(shop: penstock.Lo
 
 
 @pytest.mark.shows("K27")
-def test_a_failed_neighbours_effects_are_gone(shop: penstock.Log, log_url: str) -> None:
-    good, bad, dead, back = orders(shop, 4)
-    lease = take(shop)
+def test_effects_of_a_failed_event_are_discarded(shop: penstock.Log, log_url: str) -> None:
+    good, bad, dead, back = append_orders(shop, 4)
+    lease = claim_lease(shop)
     lease.settle(
         failed={bad: "no"},
         dead={dead: "never"},
@@ -125,10 +122,10 @@ def test_a_failed_neighbours_effects_are_gone(shop: penstock.Log, log_url: str) 
 
 @pytest.mark.shows("K27")
 def test_two_leases_on_one_key_never_lose_an_update(make_log: MakeLog) -> None:
-    """Without lanes two leases can hold one key; the versions catch it."""
+    """Without lanes two leases can hold one key; versions detect the conflict."""
     log = make_log()
     log.create_group("orders", "g")
-    orders(log, 40, ordering_key="k")
+    append_orders(log, 40, ordering_key="k")
     counted: list[int] = []
     lock = threading.Lock()
 
@@ -148,7 +145,7 @@ def test_two_leases_on_one_key_never_lose_an_update(make_log: MakeLog) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    while (lease := log.claim("orders", "g", limit=1, claimed_by="w")) is not None:  # what was released last
+    while (lease := log.claim("orders", "g", limit=1, claimed_by="w")) is not None:  # the events released last
         lease.settle(state={"k": {"n": lease.state(["k"])["k"]["n"] + 1}})
         counted.append(1)
     assert log.state("orders", "g", "k") == {"n": 40} and len(counted) == 40
@@ -157,7 +154,7 @@ def test_two_leases_on_one_key_never_lose_an_update(make_log: MakeLog) -> None:
 @pytest.mark.shows("K27")
 def test_state_has_versions_a_ttl_and_can_be_removed(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
-    orders(log, 3, ordering_key="k")
+    append_orders(log, 3, ordering_key="k")
     log.create_group("orders", "g", keyed=True, lanes=1)
 
     def settle(value: object) -> None:
@@ -179,8 +176,8 @@ def test_state_has_versions_a_ttl_and_can_be_removed(clocked: penstock.Log, cloc
 @pytest.mark.shows("K27")
 @pytest.mark.parametrize("sql", ["commit", "ROLLBACK", " /* x */ begin", "-- y\nsavepoint a", "; end"])
 def test_a_statement_cannot_end_the_settles_own_transaction(shop: penstock.Log, log_url: str, sql: str) -> None:
-    (one,) = orders(shop, 1)
-    lease = take(shop)
+    (one,) = append_orders(shop, 1)
+    lease = claim_lease(shop)
     with pytest.raises(penstock.EffectFailed, match="own transaction"):
         lease.settle(execute=[insert(1), (sql, [])])
     assert scores(log_url) == [] and shop.delivery("orders", "g", one).state == "CLAIMED"

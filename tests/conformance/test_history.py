@@ -1,4 +1,4 @@
-"""History: every transition of a delivery, over all its lives; the view, the API and the command line agree."""
+"""History: every transition of a delivery over all its lives; view, API and command line agree."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 import penstock
 from penstock.cli.app import run as run_command
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import RawSql, raw
+from tests.support.raw_sql import RawSql, raw
 
 Line = tuple[str, str | None, int | None, str | None]  # outcome, by, lease, error
 
 
 @dataclass
 class Diary:
-    """Does things to a log and writes down what happened to every delivery."""
+    """Runs random actions on a log and records what happened to every delivery."""
 
     log: penstock.Log
     clock: VirtualClock
@@ -54,7 +54,7 @@ class Diary:
             return
         for event in lease.events:
             self.note(event.event_id, "claimed", worker, lease.id)
-            assert event.total_attempts == self.claims[event.event_id], "every claim of every life counts"
+            assert event.total_attempts == self.claims[event.event_id], "total attempts count the claims of all lives"
         self.open.append(lease)
 
     def settle(self) -> None:
@@ -69,7 +69,7 @@ class Diary:
             return
         words = {event.event_id: self.dice.choice(["done", "done", "failed", "dead"]) for event in lease.events}
         keys: dict[Any, int] = {}
-        for event in lease.events:  # an ordered key does not go on behind a failure
+        for event in lease.events:  # an ordered key stops at a failure
             if self.ordered and event.ordering_key in keys:
                 words[event.event_id] = "released"
             elif words[event.event_id] == "failed" and event.ordering_key is not None and event.failures < 1:
@@ -160,7 +160,7 @@ class Diary:
         return self.dice.sample(found, min(len(found), self.dice.randint(0, 2)))
 
 
-# What has a row, or lies below the cursor of its lane.
+# Deliveries that have a row or lie below the cursor of their lane.
 _BEGUN = """
 select e."offset" from penstock.events e join penstock.lane l on l.stream = e.stream and l.group_name = 'g'
  where coalesce(e.bucket, e."offset" - e."offset" / 256 * 256) * l.lanes / 256 = l.lane and e."offset" <= l.cursor
@@ -176,7 +176,7 @@ _STEPS += ["reschedule", "rewind"]
 
 @pytest.mark.shows("K35", "K46", "K47")
 @pytest.mark.parametrize("seed", range(6))
-def test_view_api_and_command_line_tell_what_happened(
+def test_view_api_and_command_line_show_every_transition(
     clocked: penstock.Log, clock: VirtualClock, log_url: str, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dice = random.Random(seed)
@@ -193,17 +193,21 @@ def test_view_api_and_command_line_tell_what_happened(
             diary.tick()
             getattr(diary, dice.choice(_STEPS))()
         shown = {one.event_id: one for one in clocked.deliveries("orders", "g", limit=10_000)}
-        assert sum(map(len, diary.lines.values())) > 20, "the dice did something"
+        assert sum(map(len, diary.lines.values())) > 20, "no random action did anything"
         for event_id, one in shown.items():
             expected = diary.lines.get(event_id, [])
             assert one.total_attempts == diary.claims.get(event_id, 0)
             history = clocked.delivery("orders", "g", event_id).history
             told = [(line.outcome, line.by, line.lease, line.error) for line in history]
-            plain = [line if line[0] != "rewound" else (*line[:3], None) for line in told]  # it says what it ended, too
+            plain = [
+                line if line[0] != "rewound" else (*line[:3], None) for line in told
+            ]  # the line also names what it ended
             assert plain == expected, event_id
             rows = sql(_LINES, event_id)
             assert [tuple(row[:4]) for row in rows] == told
-            assert [row[6] for row in rows][-1:] == [str(one.state)][: len(rows)], "the last one led to its state"
+            assert [row[6] for row in rows][-1:] == [str(one.state)][: len(rows)], (
+                "the last line does not match the state"
+            )
             assert [(row[7], row[8], row[9]) for row in rows] == [(h.attempt, h.failures, h.replays) for h in history]
             assert [h.at for h in history] == sorted(h.at for h in history)
     some = dice.sample(sorted(shown), 3)

@@ -1,9 +1,7 @@
-"""The horizon: no event is ever skipped, in whatever order transactions commit."""
+"""The horizon: no event is skipped, in whatever order transactions commit."""
 
 from __future__ import annotations
 
-import random
-import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,8 +9,10 @@ import pytest
 
 import penstock
 from penstock.stores.postgres.transaction import unfold
-from tests.conformance.helpers import drain, orders, raw
+from tests.support.hostile_writers import check_nothing_is_lost
+from tests.support.log_steps import append_orders, claim_and_settle_all
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 
 
 @pytest.mark.shows("K09")
@@ -28,19 +28,25 @@ def test_a_lower_offset_that_commits_later_is_still_delivered(
         first = log.append("orders", {"n": 1}, type="t", connection=slow)
         second = log.append("orders", {"n": 2}, type="t")
         assert second.offset > first.offset
-        assert drain(log) == [] and log.read("orders") == [], "the second must wait for the first"
+        assert claim_and_settle_all(log) == [] and log.read("orders") == [], (
+            "the second event was read before the first committed"
+        )
         slow.commit()
         assert [event.offset for event in log.read("orders")] == [first.offset, second.offset]
-        assert drain(log) == [first.event_id, second.event_id], "and the unrelated transaction holds nobody"
+        assert claim_and_settle_all(log) == [first.event_id, second.event_id], (
+            "an unrelated transaction held events back"
+        )
         rolled_back = log.append("orders", {"n": 3}, type="t", connection=slow)
         third = log.append("orders", {"n": 4}, type="t")
-        assert drain(log) == []
+        assert claim_and_settle_all(log) == []
         slow.rollback()
-        assert drain(log) == [third.event_id] and rolled_back.offset < third.offset
+        assert claim_and_settle_all(log) == [third.event_id] and rolled_back.offset < third.offset
 
 
 @pytest.mark.shows("K09")
-def test_savepoints_announce_themselves_again(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_an_append_after_a_rolled_back_savepoint_still_holds_the_horizon(
+    postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
     import psycopg
 
     log = postgres_log
@@ -48,106 +54,33 @@ def test_savepoints_announce_themselves_again(postgres_log: penstock.Log, postgr
     with psycopg.connect(postgres_log_url) as slow:
         slow.execute("savepoint a")
         log.append("orders", {"n": 0}, type="t", connection=slow)
-        slow.execute("rollback to savepoint a")  # takes the announcement with it
+        slow.execute("rollback to savepoint a")  # removes the announcement
         other = log.append("orders", {"n": 1}, type="t")
-        assert drain(log) == [other.event_id]
+        assert claim_and_settle_all(log) == [other.event_id]
         held = log.append("orders", {"n": 2}, type="t", connection=slow)
         later = log.append("orders", {"n": 3}, type="t")
-        assert drain(log) == []
+        assert claim_and_settle_all(log) == []
         slow.commit()
-        assert drain(log) == [held.event_id, later.event_id]
+        assert claim_and_settle_all(log) == [held.event_id, later.event_id]
 
 
 @pytest.mark.shows("K09")
 @pytest.mark.timeout(300)
 def test_hostile_writers_lose_nothing(make_log: MakeLog, log_url: str) -> None:
-    """Slow, rolled-back and savepoint transactions beside a reader and a group; the long form is in tests/prove."""
-    hostile(make_log, log_url, writers=8, rounds=60, most=12)
-
-
-def hostile(make_log: MakeLog, url: str, *, writers: int, rounds: int, most: int) -> int:  # noqa: PLR0915
-    log = make_log()
-    log.create_group("orders", "g")
-    kept: list[int] = []
-    lock = threading.Lock()
-    writing = threading.Event()
-
-    def write(seed: int) -> None:
-        dice = random.Random(seed)
-        own = make_log()
-        with raw(url) as sql:
-            for _ in range(rounds):
-                sql("begin immediate" if sql.kind == "sqlite" else "begin")
-                mine = []
-                for _ in range(dice.randrange(1, most)):
-                    if dice.random() < 0.2:
-                        sql("savepoint s")
-                        own.append("orders", {}, type="t", connection=sql.connection)
-                        sql("rollback to savepoint s")
-                    mine.append(own.append("orders", {}, type="t", connection=sql.connection).offset)
-                    if dice.random() < 0.1:
-                        writing.wait(dice.random() * 0.02)  # a slow transaction
-                if dice.random() < 0.2:
-                    sql("rollback")
-                    continue
-                sql("commit")
-                with lock:
-                    kept.extend(mine)
-
-    read: list[int] = []
-    claimed: list[int] = []
-    done = threading.Event()
-
-    def follow() -> None:
-        own = make_log()
-        while True:
-            last = done.is_set()
-            events = own.read("orders", after=read[-1] if read else 0, limit=5000)
-            read.extend(event.offset for event in events)
-            if last and not events:
-                return
-
-    def consume() -> None:
-        own = make_log()
-        while True:
-            last = done.is_set()
-            lease = own.claim("orders", "g", limit=500, claimed_by="w")
-            if lease is not None:
-                claimed.extend(event.offset for event in lease.events)
-                lease.settle()
-            elif last:
-                return
-
-    with raw(url) as unrelated:
-        if unrelated.kind == "postgresql":
-            unrelated("create table elsewhere (id int)")
-            unrelated("begin")
-            unrelated("insert into elsewhere values (1)")
-        writers_ = [threading.Thread(target=write, args=(n,)) for n in range(writers)]
-        readers = [threading.Thread(target=follow), threading.Thread(target=consume)]
-        for thread in [*writers_, *readers]:
-            thread.start()
-        for thread in writers_:
-            thread.join()
-        done.set()
-        for thread in readers:
-            thread.join()
-    assert read == sorted(set(read)) and claimed == sorted(set(claimed))
-    assert set(read) == set(kept), f"{len(set(kept) - set(read))} lost by reading"
-    assert set(claimed) == set(kept), f"{len(set(kept) - set(claimed))} lost by claiming"
-    return len(kept)
+    """Slow, rolled-back and savepoint transactions, with a reader and a group; the long run is in tests/prove."""
+    check_nothing_is_lost(make_log, log_url, writers=8, rounds=60, most=12)
 
 
 @pytest.mark.shows("K09")
-def test_announced_bounds_unfold_from_31_bits() -> None:
+def test_an_announced_offset_is_restored_from_31_bits() -> None:
     for last in (0, 5, 2**31 - 1, 2**31, 2**31 + 7, 2**40 + 3):
         for bound in (last, max(0, last - 1), max(0, last - 1000), last + 1, last + 1000):
-            assert unfold(bound & (2**31 - 1), last) == bound, "announced since, or long before"
+            assert unfold(bound & (2**31 - 1), last) == bound, "announced just now, or long ago"
 
 
 @pytest.mark.shows("K09")
-def test_reading_skips_nothing_on_either_store(log: penstock.Log, tmp_path: Path) -> None:
-    ids = orders(log, 25)
+def test_concurrent_reading_skips_no_event_on_either_store(log: penstock.Log, tmp_path: Path) -> None:
+    ids = append_orders(log, 25)
     seen, after = [], 0
     while events := log.read("orders", after=after, limit=10):
         seen += [event.event_id for event in events]
@@ -157,7 +90,7 @@ def test_reading_skips_nothing_on_either_store(log: penstock.Log, tmp_path: Path
 
 @pytest.mark.shows("K20")
 @pytest.mark.parametrize("limit", [10, 1_000])
-def test_the_first_dated_event_is_not_early_when_it_commits_in_the_middle_of_a_claim(
+def test_the_first_delayed_event_is_not_early_when_it_commits_during_a_claim(
     postgres_log: penstock.Log, postgres_log_url: str, limit: int
 ) -> None:
     import psycopg
@@ -168,8 +101,8 @@ def test_the_first_dated_event_is_not_early_when_it_commits_in_the_middle_of_a_c
         postgres_log.append("orders", {"n": 1}, type="t", available_at=tomorrow, connection=slow)
 
         def meanwhile(when: str, block: str) -> None:
-            if (when, block) == ("after", "claim.look"):  # the claimer has seen no dated event …
-                slow.commit()  # … and sees nobody announced
+            if (when, block) == ("after", "claim.look"):  # the claimer has seen no delayed event …
+                slow.commit()  # … and sees no announced append
 
         with penstock.open(postgres_log_url, hook=meanwhile) as claimer:
             assert claimer.claim("orders", "g", limit=limit, claimed_by="w") is None
@@ -177,7 +110,7 @@ def test_the_first_dated_event_is_not_early_when_it_commits_in_the_middle_of_a_c
 
 
 @pytest.mark.shows("K49")
-def test_a_standby_is_told_no_more_than_the_horizon_while_a_circuit_is_open(
+def test_the_standbys_horizon_stays_below_unfinished_appends_while_a_circuit_is_open(
     postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
     import psycopg

@@ -1,4 +1,4 @@
-"""Order by key: per key, first success follows append order, whatever fails, dies, waits or is redriven."""
+"""Order by key: per key, first successes follow append order, whatever fails, dies, waits or is redriven."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import penstock
 from penstock.core.lease import Failure, Settlement
 from penstock.core.limits import ROWS_LEAST
 from penstock.testing import History, VirtualClock
-from tests.conformance.helpers import drain, orders, raw
+from tests.support.log_steps import append_orders, claim_and_settle_all, claim_lease
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 
 
 def key_log(log: penstock.Log, *keys: str | None, **group: object) -> list[object]:
-    """One event per key, in this order, and an ordered group on one lane."""
+    """Append one event per given key, in order, and create an ordered group with one lane."""
     options: dict[str, object] = {
         "ordering": "key",
         "lanes": 1,
@@ -28,34 +29,28 @@ def key_log(log: penstock.Log, *keys: str | None, **group: object) -> list[objec
     return [log.append("orders", {}, type="t", ordering_key=key).event_id for key in keys]
 
 
-def take(log: penstock.Log, limit: int = 100) -> penstock.Lease:
-    lease = log.claim("orders", "g", limit=limit, claimed_by="w")
-    assert lease is not None
-    return lease
-
-
 @pytest.mark.shows("K18")
 def test_a_failing_head_delays_its_key_and_no_other(clocked: penstock.Log, clock: VirtualClock) -> None:
     a1, b1, a2, none, a3 = key_log(clocked, "a", "b", "a", None, "a")
-    answer = take(clocked).settle(failed={a1: "no"})  # a2 and a3 are given back whatever the caller says
+    answer = claim_lease(clocked).settle(failed={a1: "no"})  # a2 and a3 are released, whatever the caller says
     assert answer == penstock.Settled(2, 1, 0, 2)
     assert clocked.delivery("orders", "g", a2).reason == "blocked"
     later = clocked.append("orders", {}, type="t", ordering_key="a").event_id
     other = clocked.append("orders", {}, type="t", ordering_key="b").event_id
-    assert drain(clocked) == [other] and clocked.delivery("orders", "g", later).reason == "blocked"
+    assert claim_and_settle_all(clocked) == [other] and clocked.delivery("orders", "g", later).reason == "blocked"
     clock.advance(10)
-    assert drain(clocked) == [a1, a2, a3, later]
+    assert claim_and_settle_all(clocked) == [a1, a2, a3, later]
     assert {one.state for one in clocked.deliveries("orders", "g")} == {"PUBLISHED"} and none and b1
 
 
 @pytest.mark.shows("K18", "K36")
 def test_rows_of_a_key_that_fails_come_back_in_small_leases(clocked: penstock.Log) -> None:
-    """A head is tried alone; what waits behind it comes in leases that grow with what the last one got done."""
+    """The head is tried alone; later events come in leases that grow with every success."""
     key_log(clocked, *["a"] * 400, retry=penstock.Retry(max_attempts=5, base_seconds=0, jitter=0))
-    take(clocked, 400).settle(failed={clocked.read("orders", limit=1)[0].event_id: "no"})
+    claim_lease(clocked, 400).settle(failed={clocked.read("orders", limit=1)[0].event_id: "no"})
     sizes = []
     for outcome in ("no", None, None, None):
-        lease = take(clocked, 400)
+        lease = claim_lease(clocked, 400)
         sizes.append(len(lease))
         lease.settle(failed={lease.events[0]: outcome} if outcome else None)
     assert sizes == [1, 1, ROWS_LEAST, 4 * ROWS_LEAST]
@@ -63,11 +58,10 @@ def test_rows_of_a_key_that_fails_come_back_in_small_leases(clocked: penstock.Lo
 
 @pytest.mark.shows("K18", "K45")
 @pytest.mark.parametrize("on_dead", ["continue", "halt"])
-def test_the_store_holds_back_the_same_events_whether_it_is_told_their_keys_or_not(
-    clocked: penstock.Log, on_dead: str
-) -> None:
-    """A lease that has its events at hand tells the keys of those that did not succeed; who settles by number does not,
-    and the store looks them up. Random outcomes, in two groups that differ in nothing else."""
+def test_a_settle_holds_back_the_same_events_with_and_without_given_keys(clocked: penstock.Log, on_dead: str) -> None:
+    """A lease with loaded events passes the keys of those that did not succeed; otherwise the store looks them up.
+
+    Random outcomes, in two groups that are otherwise equal."""
     rng = random.Random(18)
     for _ in range(30):
         clocked.append("orders", {}, type="t", ordering_key=rng.choice(["a", "b", "c", None]))
@@ -96,25 +90,25 @@ def test_the_store_holds_back_the_same_events_whether_it_is_told_their_keys_or_n
 
 
 @pytest.mark.shows("K18")
-def test_a_dead_head_lets_its_key_go_on(clocked: penstock.Log) -> None:
+def test_a_dead_head_does_not_block_its_key_by_default(clocked: penstock.Log) -> None:
     a1, a2 = key_log(clocked, "a", "a")
-    assert take(clocked).settle(dead={a1: "never"}) == penstock.Settled(1, 0, 1, 0)
+    assert claim_lease(clocked).settle(dead={a1: "never"}) == penstock.Settled(1, 0, 1, 0)
     assert clocked.delivery("orders", "g", a2).state == "PUBLISHED"
 
 
 @pytest.mark.shows("K18")
 def test_a_dead_head_halts_its_key_by_policy_until_skip_or_redrive(clocked: penstock.Log) -> None:
     a1, a2, b1 = key_log(clocked, "a", "a", "b", on_dead="halt")
-    assert take(clocked).settle(dead={a1: "never"}) == penstock.Settled(1, 0, 1, 1)
+    assert claim_lease(clocked).settle(dead={a1: "never"}) == penstock.Settled(1, 0, 1, 1)
     a3 = clocked.append("orders", {}, type="t", ordering_key="a").event_id
-    assert drain(clocked) == [] and clocked.delivery("orders", "g", a3).reason == "blocked"
+    assert claim_and_settle_all(clocked) == [] and clocked.delivery("orders", "g", a3).reason == "blocked"
     clocked.redrive("orders", "g", event_ids=[a1])
-    lease = take(clocked)
+    lease = claim_lease(clocked)
     assert [event.event_id for event in lease.events] == [a1, a2, a3]
     lease.settle(dead={a1: "still"})
-    assert drain(clocked) == []
+    assert claim_and_settle_all(clocked) == []
     assert clocked.skip("orders", "g", "a").count == 1
-    assert drain(clocked) == [a2, a3]
+    assert claim_and_settle_all(clocked) == [a2, a3]
     assert clocked.delivery("orders", "g", a1).state == "DEAD" and b1
 
 
@@ -124,16 +118,16 @@ def test_a_delayed_head_holds_its_key_back(clocked: penstock.Log, clock: Virtual
     due = clock.now() + timedelta(seconds=30)
     head = clocked.append("orders", {}, type="t", ordering_key="a", available_at=due).event_id
     follower, other = (clocked.append("orders", {}, type="t", ordering_key=key).event_id for key in "ab")
-    assert drain(clocked) == [other]
+    assert claim_and_settle_all(clocked) == [other]
     clock.advance(30)
-    assert drain(clocked) == [head, follower]
+    assert claim_and_settle_all(clocked) == [head, follower]
 
 
 @pytest.mark.shows("K18")
 @pytest.mark.parametrize("how", ["redrive", "replay"])
 def test_a_redriven_or_replayed_head_holds_back_what_is_not_yet_taken(clocked: penstock.Log, how: str) -> None:
     a1, b1 = key_log(clocked, "a", "b")
-    take(clocked).settle(dead={a1: "never"} if how == "redrive" else {})
+    claim_lease(clocked).settle(dead={a1: "never"} if how == "redrive" else {})
     a2 = clocked.append("orders", {}, type="t", ordering_key="a").event_id
     b2 = clocked.append("orders", {}, type="t", ordering_key="b").event_id
     assert getattr(clocked, how)("orders", "g", event_ids=[a1]).count == 1
@@ -159,7 +153,7 @@ def test_a_key_is_in_one_lease_at_a_time(log: penstock.Log) -> None:
 @pytest.mark.shows("K18", "X07")
 @pytest.mark.timeout(240)
 def test_order_holds_with_many_workers_failures_and_crashes(make_log: MakeLog, log_url: str) -> None:
-    """Two engines' worth of workers; some settle late, some never (their leases expire), some fail or release."""
+    """Many workers: some settle late, some never (their leases expire), some fail or release."""
     log = make_log()
     retry = penstock.Retry(max_attempts=50, base_seconds=0.01, factor=1, jitter=0)
     log.create_group("orders", "g", ordering="key", lanes=4, retry=retry, lease_seconds=0.6)
@@ -232,11 +226,11 @@ def test_a_lane_full_of_blocked_rows_stops_its_cursor(
 
     monkeypatch.setattr(limits, "BLOCKED_PER_LANE", 5)
     head, *rest = key_log(clocked, *["a"] * 7)
-    take(clocked, limit=7).settle(failed={head: "no"})
-    more = orders(clocked, 3, ordering_key="b")
-    assert drain(clocked) == [], "six rows are blocked: the lane waits"
+    claim_lease(clocked, limit=7).settle(failed={head: "no"})
+    more = append_orders(clocked, 3, ordering_key="b")
+    assert claim_and_settle_all(clocked) == [], "six rows are blocked: the lane waits"
     clock.advance(10)
-    assert drain(clocked) == [head, *rest, *more]
+    assert claim_and_settle_all(clocked) == [head, *rest, *more]
 
 
 @pytest.mark.shows("K18")
@@ -250,6 +244,6 @@ def test_lanes_can_be_doubled_and_nothing_is_lost(log: penstock.Log) -> None:
     done = [event.event_id for event in first.events[:4]]
     first.settle(released=[event.event_id for event in first.events[4:]])
     assert log.double_lanes("orders", "g") == 4
-    assert sorted(map(str, done + drain(log, limit=7))) == sorted(map(str, ids))
+    assert sorted(map(str, done + claim_and_settle_all(log, limit=7))) == sorted(map(str, ids))
     (stats,) = log.stats().groups
     assert (stats.published, stats.pending, stats.lag) == (50, 0, 0)

@@ -1,4 +1,4 @@
-"""The outbox on every kind of connection: in the caller's transaction, in the log's own database, or not at all."""
+"""The outbox on every kind of connection: in a transaction on the log's own database, or refused."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from psycopg import rows
 import penstock
 from penstock.errors import OutboxNeedsTransaction, WrongDatabase
 from penstock.testing import StatementCounter
-from tests.conformance.test_append import alchemy
 from tests.support.pgbouncer import PgBouncer, find
 from tests.support.postgres_server import PostgresServer
+from tests.support.sqlalchemy_url import sqlalchemy_url
 
 CHOSEN = penstock.event_id("order-7")
 
 
 @dataclass
 class Anything:
-    """What a class_row factory makes."""
+    """A row type for class_row."""
 
     offset: Any = None
 
@@ -51,7 +51,7 @@ ASYNC_CURSORS: dict[str, Any] = {
 
 
 def append_all(log: penstock.Log, connection: Any) -> None:
-    """A new event, one with a chosen id, the same again, and one that is refused: the transaction goes on."""
+    """Append a new event, one with a chosen id, a duplicate, and one that is refused; the transaction stays usable."""
     log.append("orders", {"n": 1}, type="t", connection=connection)
     first = log.append("orders", {"n": 2}, type="t", connection=connection, event_id=CHOSEN)
     again = log.append("orders", {"n": 2}, type="t", connection=connection, event_id=CHOSEN)
@@ -77,7 +77,9 @@ def check_stored(log: penstock.Log) -> None:
 
 @pytest.mark.shows("K50")
 @pytest.mark.parametrize("kind", [*ROWS, *CURSORS, "server", "pipeline", "pipeline raw", "nested", "two-phase"])
-def test_every_way_to_use_psycopg(postgres_log: penstock.Log, postgres_log_url: str, kind: str) -> None:
+def test_append_works_with_every_kind_of_psycopg_connection(
+    postgres_log: penstock.Log, postgres_log_url: str, kind: str
+) -> None:
     options: dict[str, Any] = {"row_factory": ROWS[kind]} if kind in ROWS else {}
     if kind in CURSORS:
         options["cursor_factory"] = CURSORS[kind]
@@ -105,7 +107,9 @@ def test_every_way_to_use_psycopg(postgres_log: penstock.Log, postgres_log_url: 
 
 @pytest.mark.shows("K50")
 @pytest.mark.parametrize("kind", [*ROWS, *ASYNC_CURSORS, "pipeline", "nested"])
-def test_every_way_to_use_async_psycopg(postgres_log: penstock.Log, postgres_log_url: str, kind: str) -> None:
+def test_append_works_with_every_kind_of_async_psycopg_connection(
+    postgres_log: penstock.Log, postgres_log_url: str, kind: str
+) -> None:
     options: dict[str, Any] = {"row_factory": ROWS[kind]} if kind in ROWS else {}
     if kind in ASYNC_CURSORS:
         options["cursor_factory"] = ASYNC_CURSORS[kind]
@@ -126,9 +130,7 @@ def test_every_way_to_use_async_psycopg(postgres_log: penstock.Log, postgres_log
 
 
 @pytest.mark.shows("K50")
-def test_a_savepoint_that_is_rolled_back_takes_its_event_along(
-    postgres_log: penstock.Log, postgres_log_url: str
-) -> None:
+def test_a_rolled_back_savepoint_removes_its_event(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     with psycopg.connect(postgres_log_url) as connection, connection.pipeline(), connection.transaction():
         postgres_log.append("orders", {"n": 1}, type="t", connection=connection)
         with connection.transaction() as inner:
@@ -139,7 +141,9 @@ def test_a_savepoint_that_is_rolled_back_takes_its_event_along(
 
 
 @pytest.mark.shows("K50")
-def test_two_phases_that_end_in_a_rollback(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_a_prepared_transaction_that_is_rolled_back_leaves_no_event(
+    postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
     with psycopg.connect(postgres_log_url) as connection:
         connection.tpc_begin(connection.xid(1, "gtrid", "bqual"))
         append_all(postgres_log, connection)
@@ -147,17 +151,17 @@ def test_two_phases_that_end_in_a_rollback(postgres_log: penstock.Log, postgres_
     assert postgres_log.read("orders") == []
 
 
-# --- autocommit ------------------------------------------------------------------------------------------------------
+# --- autocommit -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def alchemy_connection(url: str, how: str) -> Iterator[Any]:
-    """A SQLAlchemy connection in AUTOCOMMIT, by one of the ways to ask for it."""
+    """A SQLAlchemy connection in AUTOCOMMIT, set in one of several ways."""
     from sqlalchemy import create_engine
     from sqlalchemy.orm import Session
 
     by_engine = how.startswith("engine")
-    engine = create_engine(alchemy(url), **({"isolation_level": "AUTOCOMMIT"} if by_engine else {}))
+    engine = create_engine(sqlalchemy_url(url), **({"isolation_level": "AUTOCOMMIT"} if by_engine else {}))
     target = engine if by_engine else engine.execution_options(isolation_level="AUTOCOMMIT")
     if how == "connection":
         target = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -194,7 +198,7 @@ def test_async_sqlalchemy_in_autocommit_is_refused(log: penstock.Log, log_url: s
     async def work() -> None:
         by_engine = how.startswith("engine")
         options = {"isolation_level": "AUTOCOMMIT"} if by_engine else {}
-        engine = create_async_engine(alchemy(log_url, driver="+aiosqlite"), **options)
+        engine = create_async_engine(sqlalchemy_url(log_url, driver="+aiosqlite"), **options)
         target = engine if by_engine else engine.execution_options(isolation_level="AUTOCOMMIT")
         connection: Any = AsyncSession(target) if how.endswith("session") else await target.connect()
         try:
@@ -209,8 +213,8 @@ def test_async_sqlalchemy_in_autocommit_is_refused(log: penstock.Log, log_url: s
 
 
 @pytest.mark.shows("K01")
-def test_sqlite_with_begin_by_an_event_is_in_a_transaction(tmp_path: Path) -> None:
-    """SQLAlchemy's own advice for SQLite: the driver in autocommit, and BEGIN from an event."""
+def test_sqlalchemys_begin_event_on_sqlite_counts_as_a_transaction(tmp_path: Path) -> None:
+    """What SQLAlchemy recommends for SQLite: the driver in autocommit, and BEGIN sent by an event listener."""
     from sqlalchemy import create_engine, event
 
     with penstock.open(f"sqlite:///{tmp_path}/log.db") as log:
@@ -242,12 +246,12 @@ def test_autocommit_in_a_pipeline_is_refused(postgres_log: penstock.Log, postgre
     assert postgres_log.read("orders") == []
 
 
-# --- another database ------------------------------------------------------------------------------------------------
+# --- another database -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def other_url(log_url: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A log beside the test's own."""
+    """A second log."""
     if log_url.startswith("sqlite"):
         url = f"sqlite:///{tmp_path}/other.db"
         penstock.open(url).close()
@@ -267,7 +271,7 @@ def alchemical(url: str) -> Any:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
-    return create_engine(alchemy(url), poolclass=NullPool).connect()
+    return create_engine(sqlalchemy_url(url), poolclass=NullPool).connect()
 
 
 CONNECT: dict[str, Callable[[str], Any]] = {"driver": driver, "sqlalchemy": alchemical}
@@ -294,8 +298,10 @@ def test_a_connection_to_another_log_is_refused(log: penstock.Log, log_url: str,
 
 
 @pytest.mark.shows("K50")
-def test_the_same_schema_name_is_not_enough(postgres_log: penstock.Log, postgres_log_url: str) -> None:
-    """Two logs in one database: the event goes to the one that was asked."""
+def test_a_connection_to_another_log_with_the_same_schema_name_is_refused(
+    postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
+    """Two logs in one database: the event goes to the log that appends it."""
     with penstock.open(f"{postgres_log_url}?schema=second") as second, psycopg.connect(postgres_log_url) as connection:
         second.append("orders", {"log": 2}, type="t", connection=connection)
         postgres_log.append("orders", {"log": 1}, type="t", connection=connection)
@@ -305,7 +311,7 @@ def test_the_same_schema_name_is_not_enough(postgres_log: penstock.Log, postgres
 
 
 @pytest.mark.shows("K50")
-def test_a_file_by_another_name_is_the_same_file(tmp_path: Path) -> None:
+def test_a_connection_to_the_same_file_by_another_path_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     with penstock.open(f"sqlite:///{tmp_path}/log.db") as log:
         connection = sqlite3.connect(f"{tmp_path}/link/log.db")
@@ -322,8 +328,8 @@ def test_a_file_by_another_name_is_the_same_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.shows("K50")
-def test_the_question_is_asked_once_for_a_connection(postgres_log_url: str) -> None:
-    """No round trip for an append on a connection that is known."""
+def test_the_database_of_a_connection_is_checked_once(postgres_log_url: str) -> None:
+    """An append on a known connection needs no extra round trip."""
     seen: list[str] = []
     counter = StatementCounter()
     with penstock.open(postgres_log_url, hook=counter) as log, psycopg.connect(postgres_log_url) as connection:
@@ -346,7 +352,7 @@ def test_the_question_is_asked_once_for_a_connection(postgres_log_url: str) -> N
 
 @pytest.mark.skipif(find() is None, reason="pgbouncer is not installed")
 @pytest.mark.shows("K50")
-def test_through_pgbouncer_it_is_the_same_database(
+def test_a_connection_through_pgbouncer_is_recognised(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
     with PgBouncer(postgres) as bouncer:

@@ -1,4 +1,4 @@
-"""Why it stays quick: the plans behind the figures of `./run bench`."""
+"""Query plans on a log of a million events."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import pytest
 
 import penstock
 from penstock.core.lease import DEATHS
-from tests.conformance.helpers import drain
+from tests.support.log_steps import claim_and_settle_all
 from tests.support.postgres_server import PostgresServer
+from tests.support.query_plans import plan_nodes, read_rows, scans
 
-pytestmark = pytest.mark.timeout(400)  # the first test waits for a large log to be filled
+pytestmark = pytest.mark.timeout(400)  # filling the large log takes most of it
 
 EVENTS = 1_000_000
 
 
 @pytest.fixture(scope="module")
 def million(postgres: PostgresServer) -> Iterator[tuple[penstock.Log, psycopg.Connection[Any]]]:
-    """A million events, half of them handled in 5,000 leases' worth of history, some dead, some waiting."""
+    """A million events: half of them handled in 5,000 leases, some dead, some pending."""
     url = postgres.create_database()
     with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as sql:
         sql.execute(
@@ -43,7 +44,7 @@ def million(postgres: PostgresServer) -> Iterator[tuple[penstock.Log, psycopg.Co
         trickled = log.create_group("orders", "trickled")
         sql.execute(
             "alter table penstock.leases disable trigger born_open"
-        )  # a hundred thousand claims would take long
+        )  # a hundred thousand real claims would take too long
         sql.execute(
             """insert into penstock.leases (group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at,
                                             attempts, members, low, high, fresh, total, outcome, upto, ended_at)
@@ -56,14 +57,8 @@ def million(postgres: PostgresServer) -> Iterator[tuple[penstock.Log, psycopg.Co
         yield log, sql
 
 
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from nodes(child)
-
-
 class Watched:
-    """Runs one operation and keeps the plan of every statement it made."""
+    """Runs one operation and keeps the plan of every statement."""
 
     def __init__(self, log: penstock.Log, sql: psycopg.Connection[Any]) -> None:
         self.log, self.sql = log, sql
@@ -73,23 +68,11 @@ class Watched:
         row = self.sql.execute(text, params, prepare=False).fetchone()  # type: ignore[arg-type]
         assert row is not None
         found = row[0] if isinstance(row[0], list) else json.loads(row[0])
-        return list(nodes(found[0]["Plan"]))
-
-
-def read_rows(plan: list[dict[str, Any]], table: str) -> float:
-    return sum(
-        node["Actual Rows"] * node["Actual Loops"] + node.get("Rows Removed by Filter", 0) * node["Actual Loops"]
-        for node in plan
-        if node.get("Relation Name") == table
-    )
-
-
-def scans(plan: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    return {(node["Node Type"], node["Relation Name"]) for node in plan if "Relation Name" in node}
+        return list(plan_nodes(found[0]["Plan"]))
 
 
 @pytest.mark.shows("K30")
-def test_a_claim_looks_at_its_share_and_no_more(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+def test_a_claim_reads_no_more_than_its_share(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, sql = million
     watched = Watched(log, sql)
     group = next(one for one in log.groups("orders") if one.group_name == "trickled")
@@ -126,15 +109,15 @@ def test_a_claim_looks_at_its_share_and_no_more(million: tuple[penstock.Log, psy
 
 
 @pytest.mark.shows("K30")
-def test_a_stream_is_never_looked_for_among_the_others(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
-    """A busy stream that has fallen silent: nothing of it lies in the range, and everything else does."""
+def test_finding_a_quiet_stream_reads_no_other_streams(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    """A stream that was busy and is now silent: the range holds events of other streams only."""
     log, sql = million
     quiet = Watched(log, sql).explain("claim.whole_range", stream="silent", low=0, high=EVENTS, most=50_000)
     assert read_rows(quiet, "events") == 0 and scans(quiet) == {("Index Only Scan", "events")}
     statistics = sql.execute(
         "select count(*) from pg_stats where tablename = 'events' and attname = 'stream'"
     ).fetchone()
-    assert statistics == (0,), "with statistics a plan may take the primary key for a stream that used to be everything"
+    assert statistics == (0,), "with statistics the planner may scan the primary key"
 
 
 @pytest.mark.shows("K30")
@@ -175,7 +158,7 @@ def test_dead_letters_on_the_view_read_only_deliveries(million: tuple[penstock.L
             f"explain (analyze, format json) select event_id, last_error from penstock.delivery where {where}"  # type: ignore[arg-type]
         ).fetchone()
         assert row is not None
-        plan = list(nodes(row[0][0]["Plan"]))
+        plan = list(plan_nodes(row[0][0]["Plan"]))
         assert {table for _, table in scans(plan)} == {"deliveries"}
 
 
@@ -190,16 +173,16 @@ def test_one_events_deliveries_are_found_by_index(million: tuple[penstock.Log, p
             prepare=False,
         ).fetchone()
         assert row is not None
-        plan = list(nodes(row[0][0]["Plan"]))
+        plan = list(plan_nodes(row[0][0]["Plan"]))
         assert ("Seq Scan", "events") not in scans(plan) and read_rows(plan, "events") < 100, scans(plan)
         of = sql.execute("select count(*) from penstock.deliveries_of(%s)", (event.event_id,)).fetchone()
-        assert of == (3,), "one for every group"
+        assert of == (3,), "one row per group"
 
 
 @pytest.mark.shows("K33")
 def test_stats_read_a_tail_of_the_log(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, sql = million
-    log.reap()  # keeps the running counts
+    log.reap()  # updates the running counts
     stats = {one.group: one for one in log.stats().groups}
     wanted = EVENTS * 9 // 10
     dead = sql.execute("select count(*) from penstock.deliveries where group_name = 'g' and state = 'DEAD'").fetchone()
@@ -207,21 +190,21 @@ def test_stats_read_a_tail_of_the_log(million: tuple[penstock.Log, psycopg.Conne
     assert stats["g"].pending == wanted - stats["g"].dead - stats["g"].published == stats["g"].lag
     assert stats["trickled"].published == 100_000 and stats["trickled"].lag == wanted - 100_000
     plan = Watched(log, sql).explain("stats.now", stream=None, upto=log.stats().horizon)
-    assert read_rows(plan, "events") <= 10_000, "stats count a tail, not the log"
+    assert read_rows(plan, "events") <= 10_000, "stats read more than the tail of the log"
     steps = Watched(log, sql).explain("stats.at", streams=["orders"] * 2, offsets=[345_678, 345_700])
-    assert 0 < read_rows(steps, "events") <= 20_000, "and from the nearest step on where a group started"
+    assert 0 < read_rows(steps, "events") <= 20_000, "stats read more than from the nearest step on"
 
 
-def test_the_rest_drains(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+def test_the_large_log_can_be_drained(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
     log, _ = million
-    assert len(drain(log, group="g", limit=50_000)) > 300_000
+    assert len(claim_and_settle_all(log, group="g", limit=50_000)) > 300_000
 
 
 @pytest.mark.shows("K37")
-def test_a_look_at_a_state_reads_what_it_returns(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
-    """However long the log is: nothing waits in a drained group, nothing is in work, and the newest are the newest."""
+def test_a_query_by_state_reads_only_what_it_returns(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    """However long the log is: a drained group has nothing pending or claimed, and the newest come first."""
     log, sql = million
-    drain(log, group="g", limit=50_000)
+    claim_and_settle_all(log, group="g", limit=50_000)
     of = "select * from penstock.delivery where stream = 'orders' and group_name = 'g' and state = "
     for query, most in (
         (f"{of} 'PENDING'", 2_000),
@@ -231,13 +214,13 @@ def test_a_look_at_a_state_reads_what_it_returns(million: tuple[penstock.Log, ps
     ):
         row = sql.execute(f"explain (analyze, buffers, format json) {query}", prepare=False).fetchone()  # type: ignore[arg-type]
         assert row is not None
-        plan = list(nodes(row[0][0]["Plan"]))
+        plan = list(plan_nodes(row[0][0]["Plan"]))
         assert read_rows(plan, "events") <= most, (query, read_rows(plan, "events"))
         assert ("Seq Scan", "events") not in scans(plan), query
 
 
 @pytest.mark.shows("K37")
-def test_a_page_of_deliveries_is_looked_for_where_it_can_be(
+def test_a_page_of_deliveries_skips_ranges_without_matches(
     million: tuple[penstock.Log, psycopg.Connection[Any]],
 ) -> None:
     log, _ = million
@@ -252,18 +235,18 @@ def test_a_page_of_deliveries_is_looked_for_where_it_can_be(
             assert asked["inspect.deliveries"] <= 8, (filters, asked)
         asked.clear()
         assert log.rewind("orders", "trickled", to="beginning", dry_run=True).count == 100_000
-        assert asked["settle.count_tail"] == 0, "counted from the tally"
+        assert asked["settle.count_tail"] == 0, "not counted from the tally"
         noon = log.read("orders", after=EVENTS // 2, limit=1)[0].created_at
         asked.clear()
         assert log.deliveries("orders", "g", since=noon, limit=1)[0].created_at >= noon
-        assert asked["group.created_after"] <= 25, "found by halves"
+        assert asked["group.created_after"] <= 25, "not found by bisection"
     finally:
         log.store.hook = None
 
 
 @pytest.mark.shows("K33")
 def test_a_drained_group_is_known_without_reading_the_log(postgres: PostgresServer) -> None:
-    """A young log, of which the server knows little: the cursor of a group has to bound the search by itself."""
+    """A young log without statistics: the group's cursor alone must bound the search."""
     url = postgres.create_database()
     with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as sql:
         sql.execute(
@@ -272,7 +255,7 @@ def test_a_drained_group_is_known_without_reading_the_log(postgres: PostgresServ
         )
         sql.execute("vacuum analyze")
         group = log.create_group("orders", "g")
-        assert len(drain(log, group="g", limit=50_000)) == 100_000
+        assert len(claim_and_settle_all(log, group="g", limit=50_000)) == 100_000
         now = log.read("orders", limit=1)[0].created_at
         plan = Watched(log, sql).explain(
             "drain.left", group_id=group.group_id, horizon=100_000, now=now, ordered=False, halts=False

@@ -1,4 +1,4 @@
-"""Prune: what goes, what stays, and that every count, read and history is true afterwards."""
+"""Prune: what is removed, what is kept, and that counts, reads and history are right afterwards."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from penstock.core import limits
 from penstock.log import tally
 from penstock.log.runs import NewRun
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import drain, orders, raw, states
-from tests.conformance.test_stats import check
+from tests.support.log_steps import append_orders, claim_and_settle_all, state_by_event
+from tests.support.raw_sql import raw
+from tests.support.true_stats import check_stats
 
 
 def sizes(url: str) -> dict[str, int]:
@@ -27,34 +28,34 @@ def sizes(url: str) -> dict[str, int]:
 @pytest.mark.shows("K48")
 def test_prune_goes_around_dead_letters_and_unfinished_events(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
-    ids = orders(log, 20)
+    ids = append_orders(log, 20)
     log.create_group("orders", "g")
     lease = log.claim("orders", "g", limit=12, claimed_by="w")
     assert lease is not None
     lease.settle(dead={ids[2]: "no"}, failed={ids[5]: "later"})
-    assert log.prune("orders", upto=10**6).count == 10, "capped at the horizon, and around what is needed"
+    assert log.prune("orders", upto=10**6).count == 10, "pruned too much or too little"
     assert [event.event_id for event in log.read("orders")] == [ids[2], ids[5], *ids[12:]]
-    assert states(log) == {ids[2]: "DEAD", ids[5]: "PENDING", **dict.fromkeys(ids[12:], "PENDING")}
-    assert log.delivery("orders", "g", ids[2]).history, "a dead letter keeps its history"
-    check(log, clock.now())
-    later = orders(log, 5)
+    assert state_by_event(log) == {ids[2]: "DEAD", ids[5]: "PENDING", **dict.fromkeys(ids[12:], "PENDING")}
+    assert log.delivery("orders", "g", ids[2]).history, "the history of a dead letter was pruned"
+    check_stats(log, clock.now())
+    later = append_orders(log, 5)
     log.create_group("orders", "new")
-    check(log, clock.now())
-    assert set(drain(log, group="new")) == {ids[2], ids[5], *ids[12:], *later}, "nothing that comes later is hidden"
+    check_stats(log, clock.now())
+    assert set(claim_and_settle_all(log, group="new")) == {ids[2], ids[5], *ids[12:], *later}, "a later event is hidden"
     assert log.redrive("orders", "g", all=True).count == 1
     clock.advance(100)
-    drain(log)
-    check(log, clock.now())
+    claim_and_settle_all(log)
+    check_stats(log, clock.now())
     assert log.prune("orders", upto=log.end()).count == 15
     assert log.read("orders", limit=100) == [] or len(log.read("orders", limit=100)) == 0
-    check(log, clock.now())
+    check_stats(log, clock.now())
     assert [(one.lag, one.published, one.oldest_seconds) for one in log.stats().groups] == [(0, 0, None)] * 2
 
 
 @pytest.mark.shows("K48")
-def test_dead_letters_go_when_they_are_told_to(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_dead_letters_are_pruned_only_on_request(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
-    ids = orders(log, 6)
+    ids = append_orders(log, 6)
     for group in ("g", "other"):
         log.create_group("orders", group)
         lease = log.claim("orders", group, limit=6, claimed_by="w")
@@ -62,12 +63,12 @@ def test_dead_letters_go_when_they_are_told_to(clocked: penstock.Log, clock: Vir
         lease.settle(dead={ids[1]: "no"})
     assert log.prune("orders", upto=log.end()).count == 5
     assert log.prune("orders", upto=log.end(), keep_dead=False).count == 1
-    assert states(log) == {} and [one.dead for one in log.stats().groups] == [0, 0]
-    check(log, clock.now())
+    assert state_by_event(log) == {} and [one.dead for one in log.stats().groups] == [0, 0]
+    check_stats(log, clock.now())
 
 
 @pytest.mark.shows("K48")
-def test_leases_history_and_counts_of_what_is_gone_go_along(
+def test_leases_history_and_counts_are_pruned_with_their_events(
     log: penstock.Log, log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tally, "TALLY_EVERY", 20)
@@ -78,37 +79,37 @@ def test_leases_history_and_counts_of_what_is_gone_go_along(
     log.create_group("orders", "keyed", ordering="key")
     left = []
     for _ in range(4):
-        ids = orders(log, 30, ordering_key="c")
+        ids = append_orders(log, 30, ordering_key="c")
         for group in ("g", "keyed"):
             lease = log.claim("orders", group, limit=10, claimed_by="w")
             assert lease is not None
             lease.settle(failed={lease.events[3].event_id: "no"})
             while not log.drained("orders", group):
-                drain(log, group=group, limit=10)
+                claim_and_settle_all(log, group=group, limit=10)
         log.reap()
         assert log.prune("orders", upto=log.end()).count == 30
         left.append(sizes(log_url))
         assert not ids or log.stats().streams == ()
-    assert left[-1] == left[1], "nothing grows"
+    assert left[-1] == left[1], "a table grew"
     assert left[-1]["leases"] <= 2 * 9 and left[-1]["attempt_log"] == left[-1]["deliveries"] == 0
     assert left[-1]["tally_step"] == left[-1]["tally_now"] == 0
 
 
 @pytest.mark.shows("K48")
-def test_what_operators_did_to_ranges_goes_with_the_ranges(log: penstock.Log, log_url: str) -> None:
+def test_operator_records_of_ranges_are_pruned_with_the_ranges(log: penstock.Log, log_url: str) -> None:
     def left() -> list[tuple[Any, ...]]:
         with raw(log_url) as sql:
             return sql("select group_name from penstock.range_actions join penstock.groups using (group_id) order by 1")
 
-    ids = orders(log, 10)
+    ids = append_orders(log, 10)
     for group in ("g", "gone"):
         log.create_group("orders", group)
-        drain(log, group=group)
+        claim_and_settle_all(log, group=group)
         log.rewind("orders", group, to="beginning")
-        drain(log, group=group)
+        claim_and_settle_all(log, group=group)
     assert left() == [("g",), ("gone",)]
     assert log.prune("orders", upto=log.end() - 1).count == 9
-    assert left() == [("g",), ("gone",)], "an event is left that was rewound"
+    assert left() == [("g",), ("gone",)], "pruned although an event of the range is left"
     assert "rewound" in {one.outcome for one in log.delivery("orders", "g", ids[-1]).history}
     log.delete_group("orders", "gone")
     assert left() == [("g",)]
@@ -119,7 +120,7 @@ def test_what_operators_did_to_ranges_goes_with_the_ranges(log: penstock.Log, lo
 
 
 @pytest.mark.shows("K48")
-def test_a_kind_of_error_stays_while_something_names_it(
+def test_an_error_kind_is_kept_while_something_refers_to_it(
     clocked: penstock.Log, clock: VirtualClock, log_url: str
 ) -> None:
     log = clocked
@@ -128,7 +129,7 @@ def test_a_kind_of_error_stays_while_something_names_it(
         with raw(log_url) as sql:
             return {one[0] for table in tables for one in sql(f"select fingerprint from penstock.{table}") if one[0]}
 
-    orders(log, 10, stream="others")
+    append_orders(log, 10, stream="others")
     log.create_group("others", "g")
     assert log.claim("others", "g", limit=4, claimed_by="w", lease_seconds=5) is not None
     clock.advance(10)
@@ -137,17 +138,17 @@ def test_a_kind_of_error_stays_while_something_names_it(
         not named("attempt_log", "deliveries")
         and named("leases") == named("returned") == named("fingerprints") != set()
     )
-    orders(log, 1)
+    append_orders(log, 1)
     log.prune("orders", upto=log.end())
-    assert named("leases") <= named("fingerprints"), "leases and what came back name it"
-    drain(log, "others")
+    assert named("leases") <= named("fingerprints"), "a kind that leases or returned ranges refer to was pruned"
+    claim_and_settle_all(log, "others")
     assert not named("returned")
     log.prune("orders", upto=log.end())
-    assert named("leases") <= named("fingerprints") != set(), "an ended lease names it"
-    orders(log, 1, stream="others")
-    drain(log, "others")
+    assert named("leases") <= named("fingerprints") != set(), "a kind that an ended lease refers to was pruned"
+    append_orders(log, 1, stream="others")
+    claim_and_settle_all(log, "others")
     log.prune("others", upto=log.end())
-    assert not named("leases", "fingerprints"), "nothing names it any more"
+    assert not named("leases", "fingerprints"), "kept without a reference"
 
 
 def run_of(log: penstock.Log, name: str) -> int:
@@ -155,9 +156,9 @@ def run_of(log: penstock.Log, name: str) -> int:
 
 
 @pytest.mark.shows("K48")
-def test_a_run_keeps_its_counts_when_its_leases_go(log: penstock.Log, log_url: str) -> None:
+def test_a_run_keeps_its_counts_when_its_leases_are_pruned(log: penstock.Log, log_url: str) -> None:
     def counts() -> list[tuple[Any, ...]]:
-        """As the reference says: what is in the row, and what is in the leases that are left."""
+        """The counts of a run are those in its row plus those of its remaining leases."""
         names = ("published", "failed", "dead", "released")
         sums = (f"r.{n} + (select coalesce(sum(l.{n}), 0) from penstock.leases l where l.run = r.id)" for n in names)
         with raw(log_url) as sql:
@@ -167,14 +168,14 @@ def test_a_run_keeps_its_counts_when_its_leases_go(log: penstock.Log, log_url: s
     for group in ("g", "gone"):
         log.create_group("orders", group, retry=penstock.Retry(base_seconds=0, jitter=0))
     for _ in range(3):
-        orders(log, 10)
+        append_orders(log, 10)
         for group in ("g", "gone"):
             for run in (first, second, None):
                 lease = log.claim("orders", group, limit=5, claimed_by="w", run=run)
                 assert lease is not None
                 these = [event.event_id for event in lease.events]
                 lease.settle(failed=dict.fromkeys(these[:1], "no"), dead=dict.fromkeys(these[1:2], "no"))
-            drain(log, group=group)
+            claim_and_settle_all(log, group=group)
     told = counts()
     assert all(published and failed and dead for published, failed, dead, _ in told)
     assert log.prune("orders", upto=log.end(), keep_dead=False).count == 30
@@ -186,7 +187,7 @@ def test_a_run_keeps_its_counts_when_its_leases_go(log: penstock.Log, log_url: s
 
 
 @pytest.mark.shows("K48")
-def test_rows_of_old_runs_leave_with_a_prune(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_old_runs_are_pruned(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
     ended, lost, long, alive = (run_of(log, name) for name in ("ended", "lost", "long", "alive"))
     log.end_run(ended, "stopped")
@@ -198,18 +199,18 @@ def test_rows_of_old_runs_leave_with_a_prune(clocked: penstock.Log, clock: Virtu
     clock.advance(20)
     log.prune("orders", upto=0)
     assert {one.id for one in log.runs(all=True)} == {long, alive}
-    assert log.beat_run(lost) == "run", "a run without a row goes on"
-    assert run_of(log, "next") > alive, "and its number is nobody else's"
+    assert log.beat_run(lost) == "run", "a run does not continue without its row"
+    assert run_of(log, "next") > alive, "its number was given to another run"
 
 
 @pytest.mark.shows("K48")
-def test_by_time_and_refusals(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_prune_accepts_a_time_and_refuses_bad_limits(clocked: penstock.Log, clock: VirtualClock) -> None:
     log = clocked
-    orders(log, 3)
+    append_orders(log, 3)
     clock.advance(10)
     between = clock.now()
     clock.advance(10)
-    later = orders(log, 2)
+    later = append_orders(log, 2)
     for wrong in ({}, {"upto": 3, "before": between}, {"upto": -1}, {"before": between.replace(tzinfo=None)}):
         with pytest.raises(penstock.PenstockError):
             log.prune("orders", **wrong)  # type: ignore[arg-type]
@@ -224,7 +225,7 @@ def test_by_time_and_refusals(clocked: penstock.Log, clock: VirtualClock) -> Non
 
 @pytest.mark.shows("K48")
 @pytest.mark.parametrize("seed", range(4))
-def test_everything_is_true_after_any_history_with_prunes(  # noqa: PLR0915
+def test_counts_reads_and_history_are_right_after_random_prunes(  # noqa: PLR0915
     clocked: penstock.Log, clock: VirtualClock, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, dice = clocked, random.Random(seed)
@@ -292,7 +293,7 @@ def test_everything_is_true_after_any_history_with_prunes(  # noqa: PLR0915
             for one in log.deliveries("s", group, limit=100_000)
             if str(one.state) in ("PENDING", "CLAIMED", *(["DEAD"] if keep_dead else []))
         }
-        finished = {group: states(log, "s", group) for group in groups}
+        finished = {group: state_by_event(log, "s", group) for group in groups}
         history = {
             group: {one: log.delivery("s", group, one).history for one in finished[group]} for group in groups[:1]
         }
@@ -301,7 +302,9 @@ def test_everything_is_true_after_any_history_with_prunes(  # noqa: PLR0915
         assert gone == len(before) - len(left)
         assert left >= needed and left >= {one for one, offset in before.items() if offset > upto}
         for group in groups:
-            assert states(log, "s", group) == {one: state for one, state in finished[group].items() if one in left}
+            assert state_by_event(log, "s", group) == {
+                one: state for one, state in finished[group].items() if one in left
+            }
         for group, lines in history.items():
             for one in left & set(lines):
                 assert log.delivery("s", group, one).history == lines[one]
@@ -313,16 +316,16 @@ def test_everything_is_true_after_any_history_with_prunes(  # noqa: PLR0915
         clock.advance(dice.choice([0, 1, 40]))
         if dice.random() < 0.5:
             log.reap()
-            check(log, clock.now())
+            check_stats(log, clock.now())
     prune()
-    check(log, clock.now())
+    check_stats(log, clock.now())
     for group in groups:
-        wanted = {one for one, state in states(log, "s", group).items() if state in ("PENDING", "CLAIMED")}
+        wanted = {one for one, state in state_by_event(log, "s", group).items() if state in ("PENDING", "CLAIMED")}
         clock.advance(100_000)
         log.reap()
         seen: set[Any] = set()
-        while found := drain(log, "s", group):
+        while found := claim_and_settle_all(log, "s", group):
             seen |= set(found)
             clock.advance(100_000)
-        assert seen == wanted, "whoever goes on finds what was pending, no more and no less"
-    check(log, clock.now())
+        assert seen == wanted, "claims after a prune differ from what was pending"
+    check_stats(log, clock.now())

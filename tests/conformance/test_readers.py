@@ -1,9 +1,7 @@
-"""Claims of streaming readers: a number means the same leases for ever, and what is lost is never an empty batch."""
+"""Claims of streaming readers: a number always means the same leases, and a lost claim is an error."""
 
 from __future__ import annotations
 
-import os
-import traceback
 from typing import Any
 
 import pytest
@@ -13,8 +11,10 @@ from penstock.core import limits
 from penstock.core.lease import Idle
 from penstock.log.reader_claims import ReaderClaims
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
-from tests.conformance.helpers import drain, orders, raw, states
+from tests.support.forks import killed_in_child
+from tests.support.log_steps import append_orders, claim_and_settle_all, state_by_event
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 from tests.support.roles import worker_role
 
 DAY = 86_400
@@ -31,7 +31,7 @@ def take(claims: ReaderClaims, reader: str = "r", after: int = 0, limit: int = 1
 
 
 def contents(log: penstock.Log, number: int, reader: str = "r", group: str = "g") -> list[Any]:
-    """The ids of a claim, as its tasks would read them."""
+    """The ids of a claim, as tasks read them."""
     held = claims_of(log, group).hold(reader, number)
     return sorted(
         str(event.event_id) for row in held for event in penstock.Lease(log, row, log.store.read_lease(row)).events
@@ -39,8 +39,8 @@ def contents(log: penstock.Log, number: int, reader: str = "r", group: str = "g"
 
 
 @pytest.mark.shows("S07")
-def test_a_claim_that_is_asked_for_again_is_the_same(log: penstock.Log, make_log: MakeLog) -> None:
-    ids = orders(log, 10)
+def test_repeating_a_claim_returns_the_same_claim(log: penstock.Log, make_log: MakeLog) -> None:
+    ids = append_orders(log, 10)
     log.create_group("orders", "g")
     number = take(claims_of(log), limit=6)
     first = contents(log, number)
@@ -52,8 +52,8 @@ def test_a_claim_that_is_asked_for_again_is_the_same(log: penstock.Log, make_log
 
 
 @pytest.mark.shows("S07")
-def test_what_was_committed_is_settled_once_and_reads_the_same_afterwards(log: penstock.Log) -> None:
-    orders(log, 10)
+def test_a_committed_claim_is_settled_once_and_reads_the_same_afterwards(log: penstock.Log) -> None:
+    append_orders(log, 10)
     log.create_group("orders", "g")
     claims = claims_of(log)
     first = take(claims, limit=4)
@@ -61,18 +61,18 @@ def test_what_was_committed_is_settled_once_and_reads_the_same_afterwards(log: p
     assert claims.settle_upto("r", first) == [] and claims.settle_upto("r", first) == []
     second = take(claims, after=first, limit=4)
     assert second == first + 1 and contents(log, first) == before
-    assert list(states(log).values()).count("PUBLISHED") == 4
+    assert list(state_by_event(log).values()).count("PUBLISHED") == 4
     claims.settle_upto("r", second)
-    assert list(states(log).values()).count("PUBLISHED") == 8
-    assert take(claims, after=0) == first, "an older checkpoint reads again what followed it, batch by batch"
+    assert list(state_by_event(log).values()).count("PUBLISHED") == 8
+    assert take(claims, after=0) == first, "an older checkpoint must read the same batches again"
     assert take(claims, after=first) == second
     third = take(claims, after=second)
     assert third == second + 1 and len(contents(log, third)) == 2
 
 
 @pytest.mark.shows("S07")
-def test_rows_and_ranges_are_one_claim_of_at_most_so_many_events(log: penstock.Log) -> None:
-    ids = orders(log, 30)
+def test_a_claim_of_rows_and_ranges_together_stays_within_its_limit(log: penstock.Log) -> None:
+    ids = append_orders(log, 30)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
     lease = log.claim("orders", "g", limit=10, claimed_by="w")
     assert lease is not None
@@ -87,38 +87,38 @@ def test_rows_and_ranges_are_one_claim_of_at_most_so_many_events(log: penstock.L
         seen += part
         claims.settle_upto("r", number)
     assert sorted(seen) == sorted(map(str, [*ids[:3], *ids[8:]])) and number < 5
-    assert set(states(log).values()) == {"PUBLISHED"}
+    assert set(state_by_event(log).values()) == {"PUBLISHED"}
 
 
 @pytest.mark.shows("S07")
 def test_a_claim_is_held_for_days(clocked: penstock.Log, clock: VirtualClock) -> None:
-    orders(clocked, 4)
+    append_orders(clocked, 4)
     clocked.create_group("orders", "g", lease_seconds=5)
     claims = claims_of(clocked)
     number = take(claims)
-    before = contents(clocked, number)  # asking for the contents keeps it
+    before = contents(clocked, number)  # reading the contents extends the lease
     clock.advance(6 * DAY)
     assert clocked.reap() == 0 and clocked.claim("orders", "g", claimed_by="w") is None
     assert contents(clocked, number) == before
     clock.advance(6 * DAY)
-    assert claims.settle_upto("r", number) == [] and set(states(clocked).values()) == {"PUBLISHED"}
+    assert claims.settle_upto("r", number) == [] and set(state_by_event(clocked).values()) == {"PUBLISHED"}
 
 
 @pytest.mark.shows("S07")
 def test_a_later_claim_is_held_for_days_before_anybody_reads_it(clocked: penstock.Log, clock: VirtualClock) -> None:
-    orders(clocked, 4)
+    append_orders(clocked, 4)
     clocked.create_group("orders", "g", lease_seconds=5)
     claims = claims_of(clocked)
     first = take(claims, limit=2)
     claims.settle_upto("r", first)
     second = take(claims, after=first)
-    clock.advance(6 * DAY)  # the driver was away between the claim and Spark's offset log
+    clock.advance(6 * DAY)  # the driver was down between the claim and Spark's offset log
     assert clocked.reap() == 0 and take(claims, after=first) == second and len(contents(clocked, second)) == 2
 
 
 @pytest.mark.shows("S07")
-def test_a_claim_that_is_no_longer_whole_is_given_back_before_it_is_handed_out(log: penstock.Log) -> None:
-    ids = orders(log, 6)
+def test_an_incomplete_claim_is_released_before_it_is_handed_out(log: penstock.Log) -> None:
+    ids = append_orders(log, 6)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
     lease = log.claim("orders", "g", limit=2, claimed_by="w")
     assert lease is not None
@@ -134,23 +134,23 @@ def test_a_claim_that_is_no_longer_whole_is_given_back_before_it_is_handed_out(l
 
 
 @pytest.mark.shows("S07")
-def test_a_first_claim_that_nobody_wrote_down_comes_back_soon(clocked: penstock.Log, clock: VirtualClock) -> None:
-    orders(clocked, 4)
+def test_a_first_claim_that_was_never_recorded_expires_soon(clocked: penstock.Log, clock: VirtualClock) -> None:
+    append_orders(clocked, 4)
     clocked.create_group("orders", "g")
     claims = claims_of(clocked)
     take(claims, reader="died")
     clock.advance(limits.READER_FIRST_SECONDS + 1)
     number = take(claims, reader="fresh")
     assert len(contents(clocked, number, reader="fresh")) == 4
-    # The one that died, if it was only asleep, gets another number: the first was never handed to Spark.
-    orders(clocked, 2)
+    # If the first driver only slept, it gets another number: the first was never given to Spark.
+    append_orders(clocked, 2)
     assert take(claims, reader="died") == 2
 
 
 @pytest.mark.shows("S07")
 @pytest.mark.parametrize("how", ["released", "expired", "rewound"])
 def test_a_lost_claim_is_an_error_and_not_an_empty_batch(clocked: penstock.Log, clock: VirtualClock, how: str) -> None:
-    ids = orders(clocked, 6)
+    ids = append_orders(clocked, 6)
     clocked.create_group("orders", "g")
     claims = claims_of(clocked)
     number = take(claims, limit=4)
@@ -170,17 +170,17 @@ def test_a_lost_claim_is_an_error_and_not_an_empty_batch(clocked: penstock.Log, 
     with pytest.raises(penstock.ClaimLost, match="claim_lost"):
         claims.hold("r", number)
     assert claims.hold("r", number, skip_lost=True) == []
-    assert claims.settle_upto("r", number) == [number], "it was committed, and comes again"
+    assert claims.settle_upto("r", number) == [number], "committed, but its events come again"
     after = take(claims, after=number, limit=4)
     seen = {*contents(clocked, after)}
     claims.settle_upto("r", after)
     assert seen and seen <= {str(one) for one in ids}
-    assert {str(one) for one in drain(clocked)} | seen == {str(one) for one in ids}
+    assert {str(one) for one in claim_and_settle_all(clocked)} | seen == {str(one) for one in ids}
 
 
 @pytest.mark.shows("S07")
 def test_a_settled_claim_whose_events_were_removed_cannot_be_read_again(log: penstock.Log) -> None:
-    ids = orders(log, 4)
+    ids = append_orders(log, 4)
     log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
     claims = claims_of(log)
     lease = log.claim("orders", "g", limit=2, claimed_by="w")
@@ -197,8 +197,8 @@ def test_a_settled_claim_whose_events_were_removed_cannot_be_read_again(log: pen
             claims.hold("r", one)
 
 
-def test_who_else_may_not(log: penstock.Log) -> None:
-    orders(log, 4)
+def test_ordered_groups_unknown_readers_and_unknown_groups_are_refused(log: penstock.Log) -> None:
+    append_orders(log, 4)
     log.create_group("orders", "g")
     log.create_group("orders", "other")
     log.create_group("orders", "ordered", ordering="key")
@@ -227,10 +227,10 @@ def test_who_else_may_not(log: penstock.Log) -> None:
         claims.settle_upto("r", number)
 
 
-def test_a_claim_stops_where_it_is_told_to_and_a_pause_gives_nothing(log: penstock.Log) -> None:
-    orders(log, 4)
+def test_a_claim_stops_at_its_upper_bound_and_a_paused_group_gives_none(log: penstock.Log) -> None:
+    append_orders(log, 4)
     end = log.end()
-    orders(log, 4)
+    append_orders(log, 4)
     log.create_group("orders", "g")
     claims = claims_of(log)
     log.pause("orders", "g")
@@ -242,8 +242,8 @@ def test_a_claim_stops_where_it_is_told_to_and_a_pause_gives_nothing(log: pensto
     assert isinstance(claims.next("r", after=1, limit=100, upto=end), Idle)
 
 
-def test_a_filter_that_matches_rarely_is_passed_in_one_go(log: penstock.Log) -> None:
-    orders(log, 3 * limits.PASS_STRETCH)
+def test_a_claim_skips_events_that_do_not_match_in_one_call(log: penstock.Log) -> None:
+    append_orders(log, 3 * limits.PASS_STRETCH)
     log.append("orders", {}, type="rare")
     log.create_group("orders", "g", types=["rare"])
     assert len(contents(log, take(claims_of(log)))) == 1
@@ -252,7 +252,7 @@ def test_a_filter_that_matches_rarely_is_passed_in_one_go(log: penstock.Log) -> 
 @pytest.mark.shows("S07", "X02")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("verb", ["claim", "settle", "release"])
-def test_killed_anywhere_a_claim_is_whole_or_not_there(
+def test_a_claim_killed_at_any_statement_is_complete_or_absent(
     make_log: MakeLog, clock: VirtualClock, log_url: str, verb: str
 ) -> None:
     def act(log: penstock.Log, group: str) -> None:
@@ -277,7 +277,7 @@ def test_killed_anywhere_a_claim_is_whole_or_not_there(
 
     counter = StatementCounter()
     with penstock.open(log_url, clock=clock, hook=counter) as log:
-        orders(log, 12)
+        append_orders(log, 12)
         prepare(log, "count")
         counter.reset()
         act(log, "count")
@@ -289,8 +289,8 @@ def test_killed_anywhere_a_claim_is_whole_or_not_there(
         group = f"{verb}-{step}"
         with penstock.open(log_url, clock=clock) as log:
             prepare(log, group)
-        _dies(log_url, clock, CrashPoint("before", step), lambda log, group=group: act(log, group))  # type: ignore[misc]
-        assert open_leases() in ((0, 2) if verb != "claim" else (0,)), "all of it or none of it"
+        _assert_killed(log_url, clock, CrashPoint("before", step), lambda log, group=group: act(log, group))  # type: ignore[misc]
+        assert open_leases() in ((0, 2) if verb != "claim" else (0,)), "a partial claim"
         with penstock.open(log_url, clock=clock) as log:
             number = take(claims_of(log, group), reader=group)
             seen = contents(log, number, reader=group, group=group)
@@ -299,25 +299,19 @@ def test_killed_anywhere_a_claim_is_whole_or_not_there(
             assert log.drained("orders", group)
 
 
-def _dies(url: str, clock: VirtualClock, point: CrashPoint, act: Any) -> None:
-    child = os.fork()
-    if child == 0:
-        try:
-            log = penstock.open(url, clock=clock, hook=point)
-            point.arm()
-            act(log)
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status), "it lived on"
+def _assert_killed(url: str, clock: VirtualClock, point: CrashPoint, act: Any) -> None:
+    def work() -> None:
+        log = penstock.open(url, clock=clock, hook=point)
+        point.arm()
+        act(log)
+
+    assert killed_in_child(work), "the child was not killed"
 
 
 @pytest.mark.shows("S07", "X10")
-def test_the_worker_role_is_enough(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_the_worker_role_suffices(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     with worker_role(postgres_log_url) as (url, _), penstock.open(url) as log:
-        orders(log, 4)
+        append_orders(log, 4)
         log.create_group("orders", "g")
         claims = claims_of(log)
         number = take(claims, limit=2)

@@ -1,4 +1,4 @@
-"""Roles of the database: each can do its part, and nothing else."""
+"""Database roles: each can do its part and nothing else."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import penstock
-from tests.conformance.helpers import drain, orders
+from tests.support.log_steps import append_orders, claim_and_settle_all
 from tests.support.postgres_server import PostgresServer
 from tests.support.roles import role_of
 
@@ -24,7 +24,7 @@ def connected(url: str) -> Iterator[Connection]:
 
 
 @pytest.mark.shows("K41", "X10")
-def test_a_producer_appends_and_sees_its_answers(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_a_producer_can_append_and_see_the_results(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     secret = postgres_log.append("payroll", {"salary": 1}, type="t")
     with role_of("producer", postgres_log_url) as (url, _), penstock.open(url) as log, connected(url) as sql:
         first = log.append("orders", {"n": 1}, type="t", ordering_key="k", event_id=penstock.event_id("one"))
@@ -73,7 +73,7 @@ def test_a_producer_appends_and_sees_its_answers(postgres_log: penstock.Log, pos
         "select * from penstock.known_events('{}', (select array_agg(event_id) from penstock.events), '{}', '{}')",
     ],
 )
-def test_a_producer_does_nothing_else(postgres_log: penstock.Log, postgres_log_url: str, statement: str) -> None:
+def test_a_producer_can_do_nothing_else(postgres_log: penstock.Log, postgres_log_url: str, statement: str) -> None:
     postgres_log.append("payroll", {"salary": 1}, type="t")
     postgres_log.create_group("payroll", "g")
     with (
@@ -95,9 +95,9 @@ def test_a_forged_bucket_of_a_producer_is_refused(postgres_log: penstock.Log, po
 
 
 @pytest.mark.shows("X10")
-def test_a_worker_and_a_reader(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_a_worker_can_work_and_a_reader_can_only_read(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     with role_of("worker", postgres_log_url) as (url, _), penstock.open(url) as log:
-        ids = orders(log, 6, ordering_key="k")
+        ids = append_orders(log, 6, ordering_key="k")
         log.create_group("orders", "g", ordering="key", retry=penstock.Retry(base_seconds=0, jitter=0))
         lease = log.claim("orders", "g", claimed_by="w", limit=1)
         assert lease is not None
@@ -105,7 +105,7 @@ def test_a_worker_and_a_reader(postgres_log: penstock.Log, postgres_log_url: str
         lease = log.claim("orders", "g", claimed_by="w", limit=4)
         assert lease is not None
         lease.settle(failed={ids[1]: "no"})
-        assert sorted(drain(log)) == sorted(ids[1:])
+        assert sorted(claim_and_settle_all(log)) == sorted(ids[1:])
         assert log.replay("orders", "g", event_ids=[ids[0]]).count == 1
         assert log.kill("orders", "g", event_ids=[ids[0]], reason="why").count == 1
         assert log.redrive("orders", "g", event_ids=[ids[0]]).count == 1
@@ -114,7 +114,7 @@ def test_a_worker_and_a_reader(postgres_log: penstock.Log, postgres_log_url: str
         lost = log.claim("orders", "g", claimed_by="gone", lease_seconds=0.001)
         assert lost is not None and log.reap() == 1
         log.rewind("orders", "g", to="beginning")
-        assert drain(log) == ids
+        assert claim_and_settle_all(log) == ids
     with role_of("reader", postgres_log_url) as (url, _), penstock.open(url) as log:
         assert len(log.read("orders")) == 6 and len(log.deliveries("orders", "g")) == 6
         assert log.stats().groups[0].published == 6
@@ -125,10 +125,8 @@ def test_a_worker_and_a_reader(postgres_log: penstock.Log, postgres_log_url: str
 
 
 @pytest.mark.shows("X10")
-def test_roles_of_an_earlier_version_get_what_new_tables_need(
-    postgres_log: penstock.Log, postgres_log_url: str
-) -> None:
-    """An upgrade sees from the rights of a role what it is; a producer of an earlier version could read events."""
+def test_an_upgrade_grants_new_tables_to_existing_roles(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+    """An upgrade recognises a role by its rights; producers of an earlier version could read events."""
     with (
         role_of("worker", postgres_log_url) as (worker, owner),
         role_of("reader", postgres_log_url) as (reader, _),
@@ -142,7 +140,7 @@ def test_roles_of_an_earlier_version_get_what_new_tables_need(
         with penstock.open(worker) as log, penstock.open(producer) as business:
             business.append("orders", {}, type="t")
             log.create_group("orders", "g")
-            assert len(drain(log)) == 1
+            assert len(claim_and_settle_all(log)) == 1
         with connected(reader) as sql:
             sql.execute("select * from penstock.runs")
         with connected(producer) as sql, pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -150,8 +148,8 @@ def test_roles_of_an_earlier_version_get_what_new_tables_need(
 
 
 @pytest.mark.shows("X10")
-def test_every_table_is_known_to_the_grants(postgres_log: penstock.Log, postgres_log_url: str) -> None:
-    """A table that a migration adds has to be written by workers, or stand here as one that they do not write."""
+def test_every_table_is_granted_or_listed_as_not_granted(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+    """A table added by a migration must be writable by workers or be listed here."""
     not_written = {
         *("events", "home", "pruned", "schema_version", "test_clock"),
     }
@@ -168,11 +166,11 @@ def test_every_table_is_known_to_the_grants(postgres_log: penstock.Log, postgres
 
 
 @pytest.mark.shows("X10")
-def test_another_schema_has_roles_of_its_own(postgres: PostgresServer) -> None:
+def test_a_log_in_another_schema_grants_its_own_roles(postgres: PostgresServer) -> None:
     url = postgres.create_database()
     try:
         with penstock.open(f"{url}?schema=shop") as log, connected(url) as owner:
-            orders(log, 1)
+            append_orders(log, 1)
             name = f"elsewhere_{owner.info.dbname}"
             owner.execute(f"create role {name} login")
             owner.execute("select shop.grant_producer(%s)", (name,))

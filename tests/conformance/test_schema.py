@@ -1,4 +1,4 @@
-"""The schema: numbered, resumable, refused when it is too new; and what PostgreSQL's own clients can do with it."""
+"""The schema: numbered, resumable, refused if it is too new; and its use by plain PostgreSQL clients."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from penstock.stores import blocks
 from penstock.stores.postgres import schema as postgres_schema
 from penstock.stores.sqlite import schema as sqlite_schema
 from penstock.testing import StatementCounter
-from tests.conformance.helpers import drain, raw
+from tests.support.forks import killed_in_child
+from tests.support.log_steps import claim_and_settle_all
 from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres_server import PostgresServer
+from tests.support.raw_sql import raw
 
 RELEASED = 6  # migrations of the first release
 
@@ -31,36 +33,31 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def killed_at(url: str, number: int) -> bool:
-    """Open the log in a child that kills itself before its n-th step; whether it got that far."""
-    child = os.fork()
-    if child == 0:
-        seen = 0
+    """Open the log in a child that kills itself before its n-th step; return whether it got that far."""
+    seen = 0
 
-        def hook(when: str, block: str) -> None:
-            nonlocal seen
-            seen += 1
-            if seen == number:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def hook(when: str, block: str) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == number:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        penstock.open(url, hook=hook).close()
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
+    return killed_in_child(lambda: penstock.open(url, hook=hook).close())
 
 
 @pytest.mark.shows("K29")
-def test_an_upgrade_killed_anywhere_goes_on_where_it_stopped(empty_url: str) -> None:
+def test_an_upgrade_killed_at_any_step_continues_there(empty_url: str) -> None:
     counter = StatementCounter()
     number, deaths = 1, 0
     while killed_at(empty_url, number):
         deaths += 1
-        number += 7  # not every statement: each death costs a process
+        number += 7  # not every statement, because each death costs a process
     assert deaths > 5
     with penstock.open(empty_url, hook=counter) as log:
-        assert counter.blocks == [], "nothing was left to do"
+        assert counter.blocks == [], "the upgrade was not complete"
         log.append("orders", {}, type="t")
         log.create_group("orders", "g")
-        assert len(drain(log)) == 1
+        assert len(claim_and_settle_all(log)) == 1
     dialect = "sqlite" if empty_url.startswith("sqlite") else "postgres"
     with raw(empty_url) as sql:
         versions = [row[0] for row in sql("select version from penstock.schema_version order by 1")]
@@ -93,10 +90,12 @@ def released_url(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.shows("K29")
 def test_a_log_of_the_first_release_is_upgraded(released_url: str) -> None:
     everything = blocks.migrations("sqlite" if released_url.startswith("sqlite") else "postgres")
-    assert [number for number, _, _ in everything] == list(range(1, len(everything) + 1)), "no number is left out"
+    assert [number for number, _, _ in everything] == list(range(1, len(everything) + 1)), (
+        "a migration number is missing"
+    )
     with penstock.open(released_url) as log:
         log.create_group("orders", "g")
-        assert drain(log) == [uuid.UUID(int=n) for n in range(1, 4)]
+        assert claim_and_settle_all(log) == [uuid.UUID(int=n) for n in range(1, 4)]
         assert {str(one.state) for one in log.deliveries("orders", "g")} == {"PUBLISHED"}
         assert [one.events for one in log.stats().streams] == [3]
         assert log.prune("orders", upto=log.end()).count == 3
@@ -106,7 +105,7 @@ def test_a_log_of_the_first_release_is_upgraded(released_url: str) -> None:
 
 @pytest.mark.shows("K29", "K35", "K46")
 def test_deliveries_of_the_first_release_keep_their_history_and_their_attempts(released_url: str) -> None:
-    """It wrote no line for the success of a row, and did not count the attempts of earlier lives."""
+    """The first release recorded no success of rows and did not count attempts of earlier lives."""
     sqlite = released_url.startswith("sqlite")
     early, late, later = ("1", "2", "3") if sqlite else ("'2026-01-01'", "'2026-01-02'", "'2026-01-03'")
     first, second, none = ("'[0]'", "'[2]'", "'[]'") if sqlite else ("'{0}'", "'{2}'", "'{}'")
@@ -121,7 +120,7 @@ def test_deliveries_of_the_first_release_keep_their_history_and_their_attempts(r
         place = dict(stream="'orders'", group_name="'g'", keyed="false", lanes=1, starts=first, floor=0, jitter=0)
         put("groups", **place, **policy, created_at=early)
         put("bindings", group_id=1, from_offset=0, created_at=early)
-        # All three in a lease, in which the second failed …
+        # All three in one lease; the second fails …
         lease = dict(group_id=1, lane=0, lanes=1, claimed_by="'w'", expires_at=later, holes=none, open_before=none)
         ended = dict(outcome="'settled'", answer=none)
         whole = dict(binding=1, low=0, high=3, upto=3, members=3, total=3, attempts=1, fresh="true")
@@ -132,14 +131,14 @@ def test_deliveries_of_the_first_release_keep_their_history_and_their_attempts(r
         put("deliveries", **row, **now, offset=2, event_id=ids[0], bucket=2, attempts=1, failures=1)
         line = dict(group_id=1, attempt=1)
         put("attempt_log", **line, offset=2, failures=1, outcome="'failed'", claimed_at=early, ended_at=early, lease=1)
-        # … the second again, as a row, which succeeds …
+        # … the second succeeds, as a row …
         listed = dict(binding=0, offsets=second, members=1, attempts=0, fresh="false")
         put("leases", **lease, **ended, **listed, token=8, claimed_at=late, ended_at=late)
         held = f"claimed_at = {late}, claimed_by = 'w', lease = 2, attempts = 2"
         sql(f"update penstock.deliveries set state = 'CLAIMED', {held}")
         held = "claimed_at = null, claimed_by = null, lease = null"
         sql(f"update penstock.deliveries set state = 'PUBLISHED', {held}, published_at = {late}")
-        # … and the third replayed.
+        # … and the third is replayed.
         put("deliveries", **row, **now, offset=3, event_id=ids[1], bucket=3, replays=1)
         put("attempt_log", **line, offset=3, failures=0, outcome="'replayed'", ended_at=late)
     with penstock.open(released_url) as log:
@@ -194,14 +193,14 @@ def test_the_printed_script_makes_the_same_schema(postgres: PostgresServer) -> N
         log.append("orders", {}, type="t")
 
 
-def test_two_logs_in_one_database_do_not_meet(postgres: PostgresServer) -> None:
+def test_two_logs_in_one_database_are_independent(postgres: PostgresServer) -> None:
     url = postgres.create_database()
     with penstock.open(url) as first, penstock.open(f"{url}?schema=second") as second:
         first.append("orders", {"n": 1}, type="t")
         assert second.read("orders") == []
         second.append("orders", {"n": 2}, type="t")
         second.create_group("orders", "g")
-        assert len(drain(second)) == 1 and len(first.read("orders")) == 1
+        assert len(claim_and_settle_all(second)) == 1 and len(first.read("orders")) == 1
         assert second.stats().groups[0].published == 1
 
 
@@ -227,7 +226,7 @@ def test_everything_works_through_pgbouncer_in_transaction_mode(
         with psycopg.connect(pgbouncer.url(name), prepare_threshold=None) as caller:
             log.append("orders", {}, type="t", connection=caller)
             caller.commit()
-        assert len(drain(log)) == 1
+        assert len(claim_and_settle_all(log)) == 1
 
 
 @pytest.mark.shows("K34")
@@ -250,9 +249,7 @@ def test_the_sql_function_appends_in_any_clients_transaction(postgres_log: penst
         assert (event.json(), event.ordering_key, event.event_id) == ({"n": 1}, "c-1", one)
         bucket = other.execute("select bucket from penstock.events").fetchone()
         log.append("orders", {"n": 1}, type="t", ordering_key="c-1")
-        assert other.execute("select distinct bucket from penstock.events").fetchall() == [bucket], (
-            "one hash everywhere"
-        )
+        assert other.execute("select distinct bucket from penstock.events").fetchall() == [bucket], "hashes differ"
         other.commit()
         for bad in (
             "penstock.append('a b', 't', '{}'::jsonb)",
@@ -267,4 +264,4 @@ def test_the_sql_function_appends_in_any_clients_transaction(postgres_log: penst
                 other.execute(f"select {bad}")  # type: ignore[arg-type]
             other.rollback()
     log.create_group("orders", "g")
-    assert len(drain(log)) == 2 and offset and event_id
+    assert len(claim_and_settle_all(log)) == 2 and offset and event_id

@@ -1,4 +1,4 @@
-"""Copies of a log: a physical standby can be read up to what was replayed; other copies wait for their repair."""
+"""Copies of a log: a standby can be read up to what was replayed; other copies refuse work until repaired."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 
 import penstock
 from penstock.log.repair import repair
-from tests.conformance.helpers import drain, orders
-from tests.support.postgres_server import PostgresServer, wait_for
+from tests.support.log_steps import append_orders, claim_and_settle_all
+from tests.support.postgres_server import PostgresServer
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -49,29 +50,33 @@ def replayed(primary: PostgresServer, standby: PostgresServer) -> None:
 
     target = value(primary, "select pg_current_wal_insert_lsn()")
     query = "select pg_last_wal_replay_lsn() >= %s::pg_lsn"
-    wait_for(lambda: bool(value(standby, query, target)), f"the standby to replay {target}")
+    wait_until(lambda: bool(value(standby, query, target)), f"the standby to replay {target}")
 
 
 @pytest.mark.shows("K49")
 def test_a_standby_is_read_up_to_the_replayed_horizon(
     servers: tuple[PostgresServer, PostgresServer], pair: tuple[str, str]
 ) -> None:
-    """The sequence is logged 32 numbers ahead, and no lock says who is still appending."""
+    """Sequences are logged 32 numbers ahead, and a standby has no locks that show unfinished appends."""
     primary, standby = servers
     with penstock.open(pair[0]) as log, psycopg.connect(pair[0]) as slow:
         log.create_group("orders", "g")
-        first = orders(log, 3)
+        first = append_orders(log, 3)
         assert log.reap() == 0  # maintenance notes the horizon
         held = log.append("orders", {}, type="t", connection=slow)
-        later = orders(log, 2)
+        later = append_orders(log, 2)
         replayed(primary, standby)
         with penstock.open(pair[1]) as copy:
             assert [event.event_id for event in copy.read("orders")] == first
             assert copy.stats().horizon == 3 and copy.stats().groups[0].pending == 3
             slow.commit()
-            assert drain(log) == [*first, held.event_id, *later]  # an idle claimer notes it, too, once a second
+            assert claim_and_settle_all(log) == [
+                *first,
+                held.event_id,
+                *later,
+            ]  # an idle claimer also notes it, once a second
             log._note_after = 0.0
-            assert drain(log) == []
+            assert claim_and_settle_all(log) == []
             replayed(primary, standby)
             assert [event.event_id for event in copy.read("orders")] == [*first, held.event_id, *later]
             assert {one.state for one in copy.deliveries("orders", "g")} == {"PUBLISHED"}
@@ -93,14 +98,14 @@ def test_writes_on_a_standby_are_refused(pair: tuple[str, str]) -> None:
 
 
 @pytest.mark.shows("K49")
-def test_a_promoted_standby_is_a_log_like_any_other() -> None:
+def test_a_promoted_standby_accepts_writes() -> None:
     settings: dict[str, str | int] = {"wal_level": "replica"}
     with PostgresServer(settings=settings) as primary:
         standby = PostgresServer(settings=settings)
         url = primary.create_database()
         with penstock.open(url) as log:
             log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
-            ids = orders(log, 5)
+            ids = append_orders(log, 5)
             lost = log.claim("orders", "g", limit=2, claimed_by="w")
             assert lost is not None
         standby.start_as_standby_of(primary)
@@ -113,13 +118,13 @@ def test_a_promoted_standby_is_a_log_like_any_other() -> None:
                 assert log.append("orders", {}, type="t").offset > 5
                 done = repair(log, by="me")
                 assert (done.moved, done.leases) == (False, 1)
-                assert set(drain(log)) >= set(ids)
+                assert set(claim_and_settle_all(log)) >= set(ids)
         finally:
             standby.stop()
 
 
 def dumped(server: PostgresServer, url: str, into: str) -> None:
-    """What is in the log, but for its sequences, in another database: as after a careless restore."""
+    """Copy the log without its sequences into another database, as a careless restore does."""
     dump = subprocess.run(
         [server.program("pg_dump"), "--no-owner", url], check=True, capture_output=True, text=True
     ).stdout
@@ -134,9 +139,9 @@ def dumped(server: PostgresServer, url: str, into: str) -> None:
 
 
 @pytest.mark.shows("K49")
-def test_a_restored_log_waits_for_its_repair(postgres: PostgresServer, postgres_log_url: str) -> None:
+def test_a_restored_log_refuses_work_until_it_is_repaired(postgres: PostgresServer, postgres_log_url: str) -> None:
     with penstock.open(postgres_log_url) as log:
-        ids = orders(log, 10)
+        ids = append_orders(log, 10)
         log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
         first = log.claim("orders", "g", limit=4, claimed_by="w")
         assert first is not None
@@ -165,14 +170,14 @@ def test_a_restored_log_waits_for_its_repair(postgres: PostgresServer, postgres_
                 ).fetchone()
                 assert identities is not None and identities[0] >= len(done.sequences) >= 4
             assert copy.append("orders", {}, type="t").offset == 11
-            assert sorted(drain(copy)) == sorted([ids[0], *ids[4:], copy.read("orders")[-1].event_id])
+            assert sorted(claim_and_settle_all(copy)) == sorted([ids[0], *ids[4:], copy.read("orders")[-1].event_id])
             assert copy.create_group("orders", "other") is not None
         with penstock.open(url) as copy:
             assert repair(copy, by="me").sequences == ()
 
 
 @pytest.mark.shows("K49")
-def test_a_logical_subscriber_waits_until_it_is_a_log_of_its_own(
+def test_a_logical_subscriber_refuses_work_until_it_is_repaired(
     servers: tuple[PostgresServer, PostgresServer], pair: tuple[str, str]
 ) -> None:
     primary, _ = servers
@@ -181,7 +186,7 @@ def test_a_logical_subscriber_waits_until_it_is_a_log_of_its_own(
         PostgresServer() as subscriber,
         psycopg.connect(pair[0], autocommit=True) as publisher,
     ):
-        ids = orders(log, 5)
+        ids = append_orders(log, 5)
         url = subscriber.create_database()
         penstock.open(url).close()
         publisher.execute("create publication everything for all tables")
@@ -192,7 +197,7 @@ def test_a_logical_subscriber_waits_until_it_is_a_log_of_its_own(
             )
             try:
                 arrived = "select count(*) = 5 from penstock.events"
-                wait_for(lambda: connection.execute(arrived).fetchone() == (True,), "the events to arrive")
+                wait_until(lambda: connection.execute(arrived).fetchone() == (True,), "the events to arrive")
                 with penstock.open(url) as copy:
                     with pytest.raises(penstock.CopiedLog):
                         copy.claim("orders", "g", claimed_by="w")
@@ -203,4 +208,4 @@ def test_a_logical_subscriber_waits_until_it_is_a_log_of_its_own(
         with penstock.open(url) as copy:
             assert "penstock.events_offset_seq" in repair(copy, by="me").sequences
             copy.create_group("orders", "g")
-            assert drain(copy) == ids and copy.append("orders", {}, type="t").offset == 6
+            assert claim_and_settle_all(copy) == ids and copy.append("orders", {}, type="t").offset == 6

@@ -1,4 +1,4 @@
-"""Counts, lag and age: true after any history, and at a cost that follows what is asked for."""
+"""Counts, lag and age: right after any history, at a cost that depends on what is asked for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -15,33 +14,15 @@ import pytest
 import penstock
 from penstock.log import tally
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import drain, orders, raw
+from tests.support.log_steps import append_orders, claim_and_settle_all
 from tests.support.logs import MakeLog
-
-
-def truth(log: penstock.Log, stream: str, group: str, now: datetime) -> tuple[Counter[str], float | None]:
-    """Deliveries per state, and the age of the oldest that is not finished, one by one."""
-    found = log.deliveries(stream, group, limit=1_000_000)
-    waiting = [one.created_at for one in found if str(one.state) in ("PENDING", "CLAIMED")]
-    return Counter(str(one.state) for one in found), (now - min(waiting)).total_seconds() if waiting else None
-
-
-def check(log: penstock.Log, now: datetime) -> None:
-    stats = log.stats()
-    for one in stats.groups:
-        states, oldest = truth(log, one.stream, one.group, now)
-        counted = {"PENDING": one.pending, "CLAIMED": one.claimed, "PUBLISHED": one.published, "DEAD": one.dead}
-        assert counted == {state: states[state] for state in counted}, (one.stream, one.group)
-        assert one.oldest_seconds == oldest, (one.stream, one.group)
-        assert log.stats(one.stream, one.group).groups == (one,)
-    for stream in stats.streams:
-        assert stream.events == len(log.read(stream.stream, limit=1_000_000))
-        assert log.stats(stream.stream).streams == (stream,)
+from tests.support.raw_sql import raw
+from tests.support.true_stats import check_stats
 
 
 @contextmanager
 def statements(log: penstock.Log) -> Iterator[Counter[str]]:
-    """Every block that runs, and how often."""
+    """Count every block that runs."""
     ran: Counter[str] = Counter()
 
     def hook(when: str, block: str) -> None:
@@ -58,13 +39,13 @@ def statements(log: penstock.Log) -> Iterator[Counter[str]]:
 def test_the_age_of_a_keyed_group_is_that_of_its_oldest_unfinished_event(
     clocked: penstock.Log, clock: VirtualClock
 ) -> None:
-    """A lane that has nothing to do says nothing about age: its cursor may lie far behind."""
+    """An idle lane does not affect the age, although its cursor may be far behind."""
     log = clocked
     log.create_group("orders", "keyed", ordering="key", lanes=8)
     keys = [f"c-{n}" for n in range(40)]
     for key in keys[:20]:
         log.append("orders", {}, type="t", ordering_key=key)
-    assert len(drain(log, group="keyed")) == 20
+    assert len(claim_and_settle_all(log, group="keyed")) == 20
     clock.advance(500)
     assert log.stats().groups[0].oldest_seconds is None
     log.append("orders", {}, type="t", ordering_key=keys[30])
@@ -72,29 +53,29 @@ def test_the_age_of_a_keyed_group_is_that_of_its_oldest_unfinished_event(
     clock.advance(20)
     for key in keys[20:]:
         log.append("orders", {}, type="t", ordering_key=key)
-    check(log, clock.now())
+    check_stats(log, clock.now())
     lease = log.claim("orders", "keyed", limit=100, claimed_by="w")
     assert lease is not None
-    check(log, clock.now())
+    check_stats(log, clock.now())
     lease.settle(failed={lease.events[0].event_id: "no"})
     clock.advance(7)
-    check(log, clock.now())
+    check_stats(log, clock.now())
 
 
 @pytest.mark.shows("K33")
-def test_the_age_of_a_filtered_group_is_not_that_of_what_it_does_not_want(
+def test_the_age_of_a_filtered_group_ignores_events_it_does_not_match(
     clocked: penstock.Log, clock: VirtualClock
 ) -> None:
     log = clocked
     log.create_group("orders", "rare", types=["rare"])
     log.create_group("orders", "eu", headers={"region": "eu"})
-    orders(log, 30)
+    append_orders(log, 30)
     clock.advance(100)
     assert [one.oldest_seconds for one in log.stats().groups] == [None, None]
     log.append("orders", {}, type="rare", headers={"region": "eu"})
     clock.advance(5)
     assert [one.oldest_seconds for one in log.stats().groups] == [5, 5]
-    check(log, clock.now())
+    check_stats(log, clock.now())
 
 
 @pytest.mark.shows("K38", "K33")
@@ -157,9 +138,9 @@ def test_counts_and_ages_are_true_after_any_history(
         clock.advance(dice.choice([0, 1, 30]))
         if dice.random() < 0.3:
             log.reap()
-            check(log, clock.now())
+            check_stats(log, clock.now())
     log.reap()
-    check(log, clock.now())
+    check_stats(log, clock.now())
 
 
 @pytest.mark.shows("K38")
@@ -170,8 +151,8 @@ def test_the_tally_stays_small_with_many_streams(
     monkeypatch.setattr(tally, "TALLY_GROWTH", 100)
     for _ in range(5):
         for number in range(100):
-            orders(log, 2, stream=f"s{number}")
-        orders(log, 200, stream="busy")
+            append_orders(log, 2, stream=f"s{number}")
+        append_orders(log, 200, stream="busy")
     log.reap()
     with raw(log_url) as sql:
         sizes = {name: sql(f"select count(*) from penstock.{name}")[0][0] for name in ("tally_now", "tally_step")}
@@ -183,24 +164,24 @@ def test_the_tally_stays_small_with_many_streams(
 
 
 @pytest.mark.shows("K38")
-def test_one_counts_the_log_and_the_others_do_not_wait(
+def test_one_session_counts_the_log_and_the_others_do_not_wait(
     make_log: MakeLog, log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tally, "TALLY_EVERY", 10)
     log, other = make_log(), make_log()
-    orders(log, 95)
+    append_orders(log, 95)
     if log.store.kind == "postgresql":
         with psycopg.connect(log_url) as counting, statements(other) as ran:
             counting.execute("select * from penstock.tally_mark for update")
-            assert other.reap() == 0, "it does not wait for who is counting"
+            assert other.reap() == 0, "waited for the session that counts"
         assert ran["tally.turn"] == 1 and not ran["tally.mark"] and not ran["tally.add"]
     with statements(log) as ran:
         log.reap()
     assert ran["tally.add"] == 9
     with statements(other) as ran:
         other.reap()
-    assert not ran["tally.turn"], "nothing to count: nobody locks anything"
-    orders(log, 5)
+    assert not ran["tally.turn"], "locked although there was nothing to count"
+    append_orders(log, 5)
     with statements(other) as ran:
         other.reap()
     assert ran["tally.add"] == 1
@@ -208,9 +189,11 @@ def test_one_counts_the_log_and_the_others_do_not_wait(
 
 
 @pytest.mark.shows("K38")
-def test_reap_and_stats_ask_as_much_for_many_groups_as_for_few(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_reap_and_stats_run_as_many_statements_for_many_groups_as_for_few(
+    clocked: penstock.Log, clock: VirtualClock
+) -> None:
     log = clocked
-    orders(log, 20)
+    append_orders(log, 20)
     log.reap()  # notes the horizon for standbys
     asked = []
     for many in (range(3), range(3, 60)):
@@ -220,13 +203,13 @@ def test_reap_and_stats_ask_as_much_for_many_groups_as_for_few(clocked: penstock
             assert log.reap() == 0
             assert len(log.stats().groups) == many.stop
         asked.append(ran)
-    assert asked[0] == asked[1], "nothing is asked group by group"
+    assert asked[0] == asked[1], "the number of statements grows with the groups"
     for number in (5, 17):
         assert log.claim("orders", f"g{number}", limit=1, claimed_by="w", lease_seconds=5) is not None
     clock.advance(6)
     with statements(log) as ran:
         assert log.reap(stream="orders", group="g5") == 1
-    assert ran["group.lock"] == 1, "only the group that has something to reap is locked"
+    assert ran["group.lock"] == 1, "a group without expired leases was locked"
     assert log.reap(groups=[("orders", "g3"), ("orders", "g4")]) == 0
     assert log.reap(groups=[("orders", "g17")]) == 1
     assert log.reap() == 0

@@ -1,4 +1,4 @@
-"""Kinds of errors: what shares a fingerprint, what does not, and what a traceback shows."""
+"""Kinds of errors: which errors share a fingerprint, and what a traceback shows."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ def test_a_key_error_two_calls_deep_says_class_place_and_traceback() -> None:
     assert (failure.code, failure.error_type, failure.message) == ("KeyError", "KeyError", "KeyError: 'customer'")
     assert failure.traceback is not None and failure.traceback.rstrip().endswith("KeyError: 'customer'")
     assert "in screen" in failure.traceback and "in look_up" in failure.traceback
-    assert "return order[name]" in failure.traceback, "the source line is shown"
+    assert "return order[name]" in failure.traceback, "the source line is missing"
 
 
-def test_what_differs_from_event_to_event_does_not_make_another_kind() -> None:
+def test_values_that_differ_by_event_do_not_change_the_kind() -> None:
     one = caught(fail, f"order 17 of 'c-1' ({uuid.uuid4()}) took 3.5 s at 0x7f00aa")
     other = caught(fail, f"order 4,711 of 'c-2' ({uuid.uuid4()}) took 12 s at 0x7f00bb")
     assert one.fingerprint == other.fingerprint and one.message != other.message
     assert caught(screen, {}, "a").fingerprint == caught(screen, {}, "b").fingerprint
 
 
-def test_class_place_code_and_words_make_another_kind() -> None:
+def test_class_place_code_and_words_change_the_kind() -> None:
     kinds = [
         caught(fail, "no stock"),
         caught(fail, "no such customer"),
@@ -65,7 +65,7 @@ def test_class_place_code_and_words_make_another_kind() -> None:
     assert all(one.fingerprint and one.fingerprint.startswith(f"{fingerprint.VERSION}-") for one in kinds)
 
 
-def test_a_traceback_is_made_for_the_first_of_a_kind_and_ever_more_rarely_after_it() -> None:
+def test_tracebacks_are_made_for_the_first_of_a_kind_and_then_less_and_less_often() -> None:
     fingerprint._seen.clear()
     made = [number for number in range(1, 101) if caught(fail, "again").traceback is not None]
     assert made == [1, 2, 4, 8, 16, 32, 64]
@@ -88,7 +88,7 @@ def test_a_traceback_is_bounded_and_shows_causes() -> None:
     assert failure.traceback is not None and len(failure.traceback.encode()) <= TRACEBACK_BYTES
     assert failure.traceback.rstrip().endswith("LookupError: after that\\0\\ud800")
     assert "which led to" in failure.traceback and "\x00" not in failure.traceback
-    failure.message.encode()  # stored by any database
+    failure.message.encode()  # any database can store it
 
 
 def test_an_exception_that_cannot_be_shown_is_a_failure_like_any_other() -> None:

@@ -1,4 +1,4 @@
-"""The rules of claim, settle, reap, return, rewind and lanes, hunted for contradictions on the pure model.
+"""Random commands on the pure model, to find contradictions in the rules.
 
 Two promises are checked at every claim (a key is in one lease at a time; nothing of a key is handed out while an
 earlier event of it is unresolved elsewhere), one after every step (an event is in exactly one place), and one at the
@@ -66,7 +66,7 @@ class Rules(RuleBasedStateMachine):
             self.claims[offset] = self.claims.get(offset, 0) + 1
             found = self.model.delivery(self.model.events[offset - 1])
             assert found is not None and found.state is State.CLAIMED
-            assert found.attempts == self.claims[offset], "attempts are counted once a claim"
+            assert found.attempts == self.claims[offset], "a claim must count one attempt"
 
     def _check_member(self, lease: ModelLease, offset: int, before: object) -> None:
         model = self.model
@@ -113,7 +113,7 @@ class Rules(RuleBasedStateMachine):
         try:
             counts = self.model.settle(lease.id, **said, due_after_seconds=delay)
         except LeaseLost:
-            assert stale and repr(self.model) == snapshot, "a stale settle changes nothing"
+            assert stale and repr(self.model) == snapshot, "a stale settle changed something"
             return
         assert not stale and sum(counts) == len(lease.members)
 
@@ -134,7 +134,7 @@ class Rules(RuleBasedStateMachine):
     @rule(data=st.data())
     def rewind(self, data: st.DataObject) -> None:
         if data.draw(st.integers(0, 4)):
-            return  # rarely: it wipes what the other rules built up
+            return  # rarely, because it discards what other rules built up
         target = data.draw(st.integers(0, len(self.model.events)))
         self.model.rewind(target)
         for offset in range(target + 1, len(self.model.events) + 1):
@@ -196,7 +196,7 @@ class Rules(RuleBasedStateMachine):
             assert len(lanes) == len(set(lanes))
 
     def teardown(self) -> None:
-        """The faults stop: everything drains."""
+        """Once the faults stop, everything drains."""
         if not hasattr(self, "model"):
             return
         model = self.model

@@ -1,4 +1,4 @@
-"""The pure rules, one by one, under random input."""
+"""The pure rules, one by one, with random input."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_six_transitions_are_legal_and_no_other() -> None:
 
 
 @pytest.mark.shows("K12", "K13")
-def test_one_function_decides_between_a_retry_and_dead() -> None:
+def test_retry_or_dead_depends_on_failures_age_and_the_handlers_wish() -> None:
     def decide(failures: int, **more: Any) -> datetime | None:
         policy = penstock.Retry(max_attempts=3, base_seconds=2, factor=3, jitter=0, max_age_seconds=60)
         return lifecycle.next_attempt(policy, failures, now=NOW, u=0.0, **{"created_at": NOW, **more})
@@ -45,9 +45,9 @@ def test_one_function_decides_between_a_retry_and_dead() -> None:
     assert decide(1) == NOW + timedelta(seconds=2) and decide(2) == NOW + timedelta(seconds=6)
     assert decide(3) is None, "the third failure is the last"
     assert decide(1, created_at=NOW - timedelta(seconds=60)) is None, "too old"
-    assert decide(1, created_at=None) == NOW + timedelta(seconds=2), "an age that nobody asked for"
-    assert decide(2, retry_after_seconds=0.5) == NOW + timedelta(seconds=0.5), "the handler's own wish"
-    assert decide(3, retry_after_seconds=0.5) is None, "which does not extend the budget"
+    assert decide(1, created_at=None) == NOW + timedelta(seconds=2), "without a maximum age"
+    assert decide(2, retry_after_seconds=0.5) == NOW + timedelta(seconds=0.5), "the handler's own delay"
+    assert decide(3, retry_after_seconds=0.5) is None, "a delay does not extend the budget"
 
 
 @pytest.mark.shows("K12")
@@ -68,7 +68,7 @@ def test_a_delay_stays_within_its_bounds(
 
 
 @pytest.mark.shows("K12")
-def test_the_formula() -> None:
+def test_backoff_follows_the_formula_and_bad_policies_are_refused() -> None:
     retry = penstock.Retry(base_seconds=2, factor=2, cap_seconds=3600, jitter=0.1)
     assert [retry.delay_seconds(n, u=0) for n in (1, 2, 3, 11, 12, 99)] == [2, 4, 8, 2048, 3600, 3600]
     assert retry.delay_seconds(3, u=0.5) == pytest.approx(8 * 0.95)
@@ -114,7 +114,7 @@ def test_a_cut_covers_the_range_in_equal_pieces(offsets: list[int], pieces: int,
     assert sizes == [count for *_, count in parts] and max(sizes) - min(sizes) <= 1 and len(parts) <= pieces
 
 
-def test_a_killer_stands_alone_after_four_cuts() -> None:
+def test_an_event_that_kills_its_worker_is_alone_after_four_splits() -> None:
     size, steps = 10_000, []
     while size > 1:
         size = max(count for *_, count in cut(range(1, size + 1), 0, size))
@@ -133,7 +133,7 @@ def test_what_is_released_at_the_end_is_a_range_and_the_rest_are_rows(flags: lis
 
 @pytest.mark.shows("K18")
 @given(st.lists(st.tuples(st.sampled_from([None, "a", "b"]), st.booleans()), max_size=20))
-def test_nothing_of_a_key_passes_what_stopped(events: list[tuple[str | None, bool]]) -> None:
+def test_no_event_of_a_key_overtakes_one_that_stopped(events: list[tuple[str | None, bool]]) -> None:
     members = [(offset, key) for offset, (key, _) in enumerate(events)]
     stopped = {offset for offset, (_, stop) in enumerate(events) if stop}
     back = set(held_back(members, stopped))
@@ -156,7 +156,7 @@ name = st.one_of(
 
 
 def by_segments(text: str, event_type: str) -> bool:
-    """The meaning, spelled out."""
+    """The meaning of a pattern, written out."""
     wanted, have = text.split("."), event_type.split(".")
     if wanted[-1] == ">":
         rest = ".".join(have[len(wanted) - 1 :])

@@ -1,4 +1,4 @@
-"""Backoff with handlers, exact under a virtual clock; the due time is a row and outlives every process."""
+"""Backoff with handlers on a virtual clock; the due time is stored and survives every process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shop(seen: list[int]) -> penstock.App:
 
 @pytest.mark.shows("K12", "K13")
 def test_a_failing_handler_is_called_when_its_backoff_is_over(log_url: str) -> None:
-    """10 s, 30 s, and then 50 s, because 90 s would be over the cap; the fourth failure is the last."""
+    """10 s, 30 s, then the cap of 50 s; the fourth failure is the last."""
     seen: list[int] = []
     clock = VirtualClock()
     with Harness(shop(seen), url=log_url, clock=clock) as harness:
@@ -35,7 +35,7 @@ def test_a_failing_handler_is_called_when_its_backoff_is_over(log_url: str) -> N
             clock.advance(0.000001)
             assert harness.drain() == expected
         clock.advance(1_000_000)
-        assert harness.drain() == Drained(), "a dead letter is never claimed again"
+        assert harness.drain() == Drained(), "a dead letter was claimed"
     assert seen == [1, 2, 3, 4]
 
 

@@ -1,4 +1,4 @@
-"""Batch handlers: one call for many events, an outcome for each, and a raise that is cut down to its culprits."""
+"""Batch handlers: one call for many events, an outcome for each, and exceptions narrowed down to their events."""
 
 from __future__ import annotations
 
@@ -13,23 +13,19 @@ import penstock
 from penstock.declare.subscription import Policy
 from penstock.engine.pace import Pace
 from penstock.testing import Harness, run_handler
-from tests.conformance.helpers import raw
-from tests.engine import batch_handlers as handlers
-from tests.engine.driving import AT_ONCE, done, drain, lines, make_done, subscription
+from tests.support.children import batch_handlers as handlers
+from tests.support.declarations import RETRY_AT_ONCE, subscription
+from tests.support.done_table import create_done_table, done_offsets
+from tests.support.local_engine import run_local_until_drained
+from tests.support.notes import read_notes
+from tests.support.raw_sql import raw
 
 pytestmark = pytest.mark.shows("J20")
 
 ISOLATIONS = ["process", "inline"]
 
 
-@pytest.fixture
-def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "notes"
-    monkeypatch.setenv("PENSTOCK_NOTES", str(path))
-    return path
-
-
-def append(log: penstock.Log, acts: list[str | None], keys: int | None = None) -> None:
+def append_acts(log: penstock.Log, acts: list[str | None], keys: int | None = None) -> None:
     log.append_many(
         "orders",
         [
@@ -40,12 +36,12 @@ def append(log: penstock.Log, acts: list[str | None], keys: int | None = None) -
 
 
 def calls(notes: Path) -> list[list[tuple[int, int]]]:
-    """Every call: (offset, attempt) of its events."""
-    return [[(int(one.split(":")[0]), int(one.split(":")[1])) for one in line] for line in lines(notes)]
+    """Every call, as (offset, attempt) of its events."""
+    return [[(int(one.split(":")[0]), int(one.split(":")[1])) for one in line] for line in read_notes(notes)]
 
 
 def outcomes(log: penstock.Log) -> dict[int, tuple[str, int, str | None]]:
-    """By number: state, failures and error code."""
+    """State, failures and error code by number."""
     return {
         one.json()["n"]: (str(one.state), one.failures, one.error_code)
         for one in log.deliveries("orders", "g", limit=10_000)
@@ -59,18 +55,20 @@ def every_call_is_an_attempt_of_its_own(notes: Path) -> None:
 
 @pytest.mark.parametrize("handler", [handlers.plain, handlers.coroutine], ids=["plain", "async"])
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_one_call_for_many_events(log: penstock.Log, notes: Path, isolation: str, handler: Any) -> None:
-    append(log, [None] * 1000)
-    drain(log, subscription(handler, batch=100, isolation=isolation))
+def test_a_batch_handler_gets_many_events_in_one_call(
+    log: penstock.Log, notes: Path, isolation: str, handler: Any
+) -> None:
+    append_acts(log, [None] * 1000)
+    run_local_until_drained(log, subscription(handler, batch=100, isolation=isolation))
     sizes = [len(call) for call in calls(notes)]
     assert sum(sizes) == 1000 and max(sizes) == 100 and len(sizes) <= 20
     assert {state for state, _, _ in outcomes(log).values()} == {"PUBLISHED"}
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_an_outcome_for_each(log: penstock.Log, notes: Path, isolation: str) -> None:
-    append(log, [None, "text", "error", "dead", "later", "fine", None])
-    drain(log, subscription(handlers.plain, batch=50, isolation=isolation))
+def test_a_batch_handler_returns_an_outcome_for_each_event(log: penstock.Log, notes: Path, isolation: str) -> None:
+    append_acts(log, [None, "text", "error", "dead", "later", "fine", None])
+    run_local_until_drained(log, subscription(handlers.plain, batch=50, isolation=isolation))
     assert outcomes(log) == {
         1: ("PUBLISHED", 0, None),
         2: ("DEAD", 2, "error"),
@@ -85,21 +83,23 @@ def test_an_outcome_for_each(log: penstock.Log, notes: Path, isolation: str) -> 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_effects_belong_to_their_event(log: penstock.Log, isolation: str) -> None:
-    make_done(log.store.url)
-    append(log, [None, "error", None, "dead", "fine"], keys=5)
-    drain(log, subscription(handlers.with_effects, batch=50, isolation=isolation))
-    assert sorted(done(log.store.url)) == [1, 3, 5]
+    create_done_table(log.store.url)
+    append_acts(log, [None, "error", None, "dead", "fine"], keys=5)
+    run_local_until_drained(log, subscription(handlers.with_effects, batch=50, isolation=isolation))
+    assert sorted(done_offsets(log.store.url)) == [1, 3, 5]
     assert sorted(event.json()["n"] for event in log.read("out")) == [1, 3, 5]
     assert [log.state("orders", "g", f"k{n % 5}") for n in (1, 2, 3)] == [{"seen": [1]}, {}, {"seen": [3]}]
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 @pytest.mark.shows("K46")
-def test_a_raise_is_cut_down_to_its_culprits(log: penstock.Log, notes: Path, isolation: str) -> None:
+def test_an_exception_is_narrowed_down_to_the_events_that_cause_it(
+    log: penstock.Log, notes: Path, isolation: str
+) -> None:
     acts: list[str | None] = [None] * 300
     acts[7], acts[150], acts[151], acts[299] = "raise", "permanent", "raise_once", "raise"
-    append(log, acts)
-    drain(log, subscription(handlers.plain, batch=100, isolation=isolation))
+    append_acts(log, acts)
+    run_local_until_drained(log, subscription(handlers.plain, batch=100, isolation=isolation))
     found = outcomes(log)
     assert {n: found.pop(n) for n in (8, 151, 152, 300)} == {
         8: ("DEAD", 2, "ValueError"),
@@ -109,13 +109,15 @@ def test_a_raise_is_cut_down_to_its_culprits(log: penstock.Log, notes: Path, iso
     }
     assert {(state, failures) for state, failures, _ in found.values()} == {("PUBLISHED", 0)}
     every_call_is_an_attempt_of_its_own(notes)
-    assert len(calls(notes)) < 130, "pieces of sixteen, not one by one"
+    assert len(calls(notes)) < 130, "must retry in pieces, not one by one"
     (dead,) = [one for one in log.deliveries("orders", "g", state="DEAD") if one.json()["n"] == 8]
     assert dead.last_error is not None and "bad amount" in dead.last_error
     (beside,) = [one for one in log.deliveries("orders", "g", limit=1000) if one.json()["n"] == 9]
     history = log.delivery("orders", "g", beside.event_id).history
     given_back = [one for one in history if one.outcome == "released"]
-    assert given_back and given_back[0].error == "bad amount", "nobody is blamed, and everybody can see why"
+    assert given_back and given_back[0].error == "bad amount", (
+        "events without a failure must show why they were retried"
+    )
     assert not [one for one in history if one.outcome == "expired"]
 
 
@@ -125,20 +127,20 @@ def found_code(log: penstock.Log, n: int) -> str | None:
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_a_wrong_answer_blames_the_handler_and_in_the_end_its_event(log: penstock.Log, isolation: str) -> None:
-    append(log, [None, "odd", None, "stranger", None])
-    drain(log, subscription(handlers.plain, batch=50, isolation=isolation))
+def test_an_invalid_return_value_is_narrowed_down_to_its_event(log: penstock.Log, isolation: str) -> None:
+    append_acts(log, [None, "odd", None, "stranger", None])
+    run_local_until_drained(log, subscription(handlers.plain, batch=50, isolation=isolation))
     found = outcomes(log)
     assert [found[n] for n in (2, 4)] == [("DEAD", 2, "invalid_handler")] * 2
     assert {found[n][:2] for n in (1, 3, 5)} == {("PUBLISHED", 0)}
 
 
-def test_an_answer_of_the_wrong_kind(log: penstock.Log) -> None:
-    append(log, [None] * 3)
-    drain(log, subscription(handlers.always_a_list, batch=10, isolation="inline"))
+def test_an_invalid_return_type_or_context_call_fails_the_events(log: penstock.Log) -> None:
+    append_acts(log, [None] * 3)
+    run_local_until_drained(log, subscription(handlers.always_a_list, batch=10, isolation="inline"))
     assert set(outcomes(log).values()) == {("DEAD", 2, "invalid_handler")}
     log.append("others", {}, type="t")
-    drain(log, subscription(handlers.stranger_asks, batch=10, isolation="inline", stream="others"))
+    run_local_until_drained(log, subscription(handlers.stranger_asks, batch=10, isolation="inline", stream="others"))
     (dead,) = log.deliveries("others", "g")
     assert dead.error_code == "invalid_input" and dead.last_error and "ctx.of" in dead.last_error
 
@@ -148,18 +150,20 @@ def test_an_answer_of_the_wrong_kind(log: penstock.Log) -> None:
 def test_a_call_holds_one_event_per_key_and_keys_keep_their_order(
     log: penstock.Log, notes: Path, isolation: str
 ) -> None:
-    make_done(log.store.url)
+    create_done_table(log.store.url)
     rng = random.Random(isolation)
     acts = [rng.choice([None] * 12 + ["error", "raise", "raise_once", "dead"]) for _ in range(120)]
-    append(log, acts, keys=9)
-    drain(log, subscription(handlers.with_effects, batch=20, isolation=isolation, ordering="key", lanes=2))
+    append_acts(log, acts, keys=9)
+    run_local_until_drained(
+        log, subscription(handlers.with_effects, batch=20, isolation=isolation, ordering="key", lanes=2)
+    )
     for call in calls(notes):
         keys = [offset % 9 for offset, _ in call]
-        assert len(keys) == len(set(keys)), "offsets are numbers here"
+        assert len(keys) == len(set(keys)), "offsets must equal numbers here"
     good = [n for n, do in enumerate(acts, start=1) if do in (None, "raise_once")]
-    assert sorted(done(log.store.url)) == good
+    assert sorted(done_offsets(log.store.url)) == good
     by_key = defaultdict(list)
-    for n in done(log.store.url):
+    for n in done_offsets(log.store.url):
         by_key[n % 9].append(n)
     assert all(numbers == sorted(numbers) for numbers in by_key.values())
     for key, numbers in by_key.items():
@@ -168,32 +172,32 @@ def test_a_call_holds_one_event_per_key_and_keys_keep_their_order(
 
 
 @pytest.mark.parametrize("what, code", [("exit", "process_died"), ("hang", "timed_out")])
-def test_a_death_or_a_hang_among_many_is_found(log: penstock.Log, notes: Path, what: str, code: str) -> None:
-    make_done(log.store.url)
+def test_a_death_or_a_hang_is_narrowed_down_to_its_event(log: penstock.Log, notes: Path, what: str, code: str) -> None:
+    create_done_table(log.store.url)
     acts: list[str | None] = [None] * 40
     acts[20] = what
-    append(log, acts, keys=40)
+    append_acts(log, acts, keys=40)
     once = penstock.Retry(max_attempts=1)
-    drain(log, subscription(handlers.with_effects, batch=40, lanes=1, timeout_seconds=2, retry=once))
+    run_local_until_drained(log, subscription(handlers.with_effects, batch=40, lanes=1, timeout_seconds=2, retry=once))
     found = outcomes(log)
     assert found.pop(21) == ("DEAD", 1, code)
     assert {(state, failures) for state, failures, _ in found.values()} == {("PUBLISHED", 0)}
-    assert sorted(done(log.store.url)) == [n for n in range(1, 41) if n != 21]
+    assert sorted(done_offsets(log.store.url)) == [n for n in range(1, 41) if n != 21]
     every_call_is_an_attempt_of_its_own(notes)
 
 
-def test_a_target_that_is_down_blames_nobody(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_target_counts_no_failure(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.core.circuit.CIRCUIT_FIRST_SECONDS", 0.01)
-    append(log, [None, "down_once", None])
-    drain(log, subscription(handlers.plain, batch=10))
+    append_acts(log, [None, "down_once", None])
+    run_local_until_drained(log, subscription(handlers.plain, batch=10))
     assert {(state, failures) for state, failures, _ in outcomes(log).values()} == {("PUBLISHED", 0)}
 
 
-def test_several_calls_at_once(log: penstock.Log, notes: Path) -> None:
+def test_batch_calls_run_concurrently(log: penstock.Log, notes: Path) -> None:
     acts: list[str | None] = [None] * 200
     acts[50] = "raise"
-    append(log, acts)
-    drain(log, subscription(handlers.plain, batch=20, concurrency=4))
+    append_acts(log, acts)
+    run_local_until_drained(log, subscription(handlers.plain, batch=20, concurrency=4))
     found = outcomes(log)
     assert found.pop(51) == ("DEAD", 2, "ValueError")
     assert {state for state, _, _ in found.values()} == {"PUBLISHED"}
@@ -205,15 +209,15 @@ def test_handlers_by_type_each_get_their_own_call(log: penstock.Log, notes: Path
     one = subscription(handlers.first, batch=10, types=["order.0"])
     two = subscription(handlers.rest, batch=10, types=["order.1"])
     one.join(two.policy, two.handlers[0])
-    drain(log, one)
-    assert sorted(lines(notes)) == [["first", *["order.0"] * 5], ["rest", *["order.1"] * 5]]
+    run_local_until_drained(log, one)
+    assert sorted(read_notes(notes)) == [["first", *["order.0"] * 5], ["rest", *["order.1"] * 5]]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_calls_end_as_expected(log: penstock.Log, notes: Path, seed: int) -> None:
-    """Whatever is raised, answered or killed: every event ends as if it had been called alone."""
+    """Whatever the handler raises, returns or kills: every event ends as if it had been called alone."""
     rng = random.Random(seed)
-    make_done(log.store.url)
+    create_done_table(log.store.url)
     acts = [
         rng.choice([None] * 20 + ["raise", "error", "text", "dead", "permanent", "raise_once", "odd"])
         for _ in range(150)
@@ -221,10 +225,12 @@ def test_random_calls_end_as_expected(log: penstock.Log, notes: Path, seed: int)
     if seed % 2:
         acts[rng.randrange(150)] = "exit"
     keyed = rng.random() < 0.5
-    append(log, acts, keys=rng.choice([7, 60]) if keyed else None)
+    append_acts(log, acts, keys=rng.choice([7, 60]) if keyed else None)
     policy: dict[str, Any] = {"ordering": "key", "lanes": 2} if keyed else {"keyed": False}
     batch = rng.choice([3, 16, 150])
-    drain(log, subscription(handlers.with_effects, batch=batch, concurrency=rng.choice([1, 3]), **policy))
+    run_local_until_drained(
+        log, subscription(handlers.with_effects, batch=batch, concurrency=rng.choice([1, 3]), **policy)
+    )
     expected = {
         None: ("PUBLISHED", 0),
         "raise_once": ("PUBLISHED", 1),
@@ -234,24 +240,24 @@ def test_random_calls_end_as_expected(log: penstock.Log, notes: Path, seed: int)
     found = {n: one[:2] for n, one in outcomes(log).items()}
     assert found == {n: expected.get(do, ("DEAD", 2)) for n, do in enumerate(acts, start=1)}
     good = [n for n, (state, _) in found.items() if state == "PUBLISHED"]
-    assert sorted(done(log.store.url)) == sorted(good), "effects once, and of successes only"
+    assert sorted(done_offsets(log.store.url)) == sorted(good), "effects must happen once, and only of successes"
     assert sorted(event.json()["n"] for event in log.read("out")) == sorted(good)
     every_call_is_an_attempt_of_its_own(notes)
 
 
-def test_a_slow_call_does_not_shrink_what_it_is_given() -> None:
+def test_a_slow_call_does_not_shrink_the_batch() -> None:
     pace = Pace(batch_seconds=2, batch_size=50_000, least=500)
     assert pace.limit == 500
     for _ in range(5):
         pace.ran(pace.limit, seconds=10)
     assert pace.limit == 500
     pace.saw(3)
-    assert pace.limit == 500, "near the end, too"
+    assert pace.limit == 500, "also near the end"
     pace.shrink(500)
-    assert pace.limit < 500, "but for danger"
+    assert pace.limit < 500, "except after a death"
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_batch_settings_are_refused() -> None:
     for wrong in (0, -1, 2.5, True, "many", 50_001):
         with pytest.raises(penstock.InvalidInput, match="batch"):
             Policy(batch=wrong)  # type: ignore[arg-type]
@@ -263,9 +269,9 @@ def test_what_cannot_be_is_refused() -> None:
         app.subscribe("orders", group="g")(handlers.plain)
 
 
-def test_in_a_harness_and_alone() -> None:
+def test_batch_handlers_run_in_a_harness_and_by_run_handler() -> None:
     app = penstock.App(name="shop")
-    app.subscribe("orders", group="g", batch=10, retry=AT_ONCE)(screen)
+    app.subscribe("orders", group="g", batch=10, retry=RETRY_AT_ONCE)(screen)
     with Harness(app) as harness:
         for n in range(25):
             harness.append("orders", {"n": n, "bad": n == 3, "worse": n == 17})
@@ -288,8 +294,8 @@ def screen(events: list[penstock.Event], ctx: Any) -> dict[Any, str]:
 
 
 def test_one_raise_leaves_no_more_rows_than_its_call_had_events(log: penstock.Log) -> None:
-    append(log, [None] * 500 + ["raise"] + [None] * 499)
-    drain(log, subscription(handlers.plain, batch=50, isolation="inline"))
+    append_acts(log, [None] * 500 + ["raise"] + [None] * 499)
+    run_local_until_drained(log, subscription(handlers.plain, batch=50, isolation="inline"))
     with raw(log.store.url) as sql:
         ((rows,),) = sql("select count(*) from penstock.deliveries")
     assert rows <= 50

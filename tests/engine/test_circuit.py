@@ -1,4 +1,4 @@
-"""Two engines and a target that is down: one probe at a time, nobody is blamed, and all goes on by itself."""
+"""Two engines and an unavailable target: one probe at a time, no failures, and work resumes by itself."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ import pytest
 
 from penstock.core import circuit
 from penstock.engine.local.engine import LocalEngine
-from tests.conformance.helpers import raw
-from tests.engine import handlers
-from tests.engine.driving import PATIENCE, lines, subscription
-from tests.engine.waiting import until
+from tests.support.children import handlers
+from tests.support.declarations import subscription
+from tests.support.local_engine import PATIENCE_SECONDS
 from tests.support.logs import MakeLog
+from tests.support.notes import read_notes
+from tests.support.raw_sql import raw
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.shows("K13", "K47")
-def test_two_engines_probe_one_at_a_time(make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_engines_probe_one_at_a_time(
+    make_log: MakeLog, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(circuit, "CIRCUIT_FIRST_SECONDS", 0.05)
     monkeypatch.setattr(circuit, "CIRCUIT_MOST_SECONDS", 0.1)
-    notes, down = tmp_path / "notes", tmp_path / "down"
-    monkeypatch.setenv("PENSTOCK_NOTES", str(notes))
+    down = tmp_path / "down"
     monkeypatch.setenv("PENSTOCK_DOWN", str(down))
     down.touch()
     logs = [make_log(), make_log()]
@@ -30,12 +33,12 @@ def test_two_engines_probe_one_at_a_time(make_log: MakeLog, tmp_path: Path, monk
     for engine in served:
         engine.start()
     try:
-        until(lambda: len(lines(notes)) >= 8)
+        wait_until(lambda: len(read_notes(notes)) >= 8)
         (group,) = logs[0].groups("orders")
         assert group.circuit is not None and group.circuit.last_error == "the bank is closed"
         assert logs[1].stats().groups[0].unavailable == "the bank is closed"
         down.unlink()
-        assert all(engine.wait(PATIENCE) for engine in served)
+        assert all(engine.wait(PATIENCE_SECONDS) for engine in served)
     finally:
         for engine in served:
             engine.stop()

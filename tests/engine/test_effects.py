@@ -1,4 +1,4 @@
-"""Effects through the context: with the settle or not at all, and only those of events that succeeded."""
+"""Effects through the context commit with the settle or not at all, and only for successful events."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ import pytest
 import penstock
 from penstock.engine.local.engine import LocalEngine
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import raw
-from tests.engine import handlers
-from tests.engine.driving import done, drain, lines, make_done, subscription
+from tests.support.children import handlers
+from tests.support.declarations import subscription
+from tests.support.done_table import create_done_table, done_offsets
+from tests.support.local_engine import run_local_until_drained
+from tests.support.notes import read_notes
+from tests.support.raw_sql import raw
 
 ISOLATION = pytest.mark.parametrize("isolation", ["process", "inline"])
 
 
-def append(log: penstock.Log, *what: str | None, key: str | None = "k") -> None:
+def append_acts(log: penstock.Log, *what: str | None, key: str | None = "k") -> None:
     for do in what:
         log.append("orders", {"do": do}, type="t", ordering_key=key)
 
@@ -27,14 +30,14 @@ def append(log: penstock.Log, *what: str | None, key: str | None = "k") -> None:
 def test_an_sql_error_of_one_event_fails_that_event_only(
     log: penstock.Log, log_url: str, isolation: str, bad: str
 ) -> None:
-    make_done(log_url)
-    append(log, None, None)
-    append(log, bad, key="other")
-    append(log, None)
-    drain(log, subscription(handlers.counting, isolation=isolation))
+    create_done_table(log_url)
+    append_acts(log, None, None)
+    append_acts(log, bad, key="other")
+    append_acts(log, None)
+    run_local_until_drained(log, subscription(handlers.counting, isolation=isolation))
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert (dead.offset, dead.error_code, dead.failures) == (3, "effect_failed", 2)
-    assert sorted(done(log_url)) == [1, 2, 4]
+    assert sorted(done_offsets(log_url)) == [1, 2, 4]
     assert log.state("orders", "g", "k")["seen"] == 3
     assert log.state("orders", "g", "other") == {}
     assert sorted(event.json()["offset"] for event in log.read("seen")) == [1, 2, 4]
@@ -42,12 +45,14 @@ def test_an_sql_error_of_one_event_fails_that_event_only(
 
 @ISOLATION
 @pytest.mark.shows("K27")
-def test_what_its_key_did_behind_the_culprit_is_done_again(log: penstock.Log, log_url: str, isolation: str) -> None:
-    """The state of the later event rested on the culprit's: it must be made anew without it."""
-    make_done(log_url)
-    append(log, None, "bad_sql", None)
-    drain(log, subscription(handlers.counting, isolation=isolation))
-    assert sorted(done(log_url)) == [1, 3]
+def test_later_events_of_a_key_run_again_without_the_failed_one(
+    log: penstock.Log, log_url: str, isolation: str
+) -> None:
+    """The later event's state was computed from the failed one's, so it is computed again without it."""
+    create_done_table(log_url)
+    append_acts(log, None, "bad_sql", None)
+    run_local_until_drained(log, subscription(handlers.counting, isolation=isolation))
+    assert sorted(done_offsets(log_url)) == [1, 3]
     assert log.state("orders", "g", "k")["seen"] == 2
     assert [event.json() for event in log.read("seen")] == [{"offset": 1, "seen": 1}, {"offset": 3, "seen": 2}]
 
@@ -55,27 +60,27 @@ def test_what_its_key_did_behind_the_culprit_is_done_again(log: penstock.Log, lo
 @ISOLATION
 @pytest.mark.shows("K27", "K03")
 def test_an_emitted_id_that_is_taken_fails_its_event_only(log: penstock.Log, log_url: str, isolation: str) -> None:
-    make_done(log_url)
+    create_done_table(log_url)
     log.append("seen", {"first": True}, type="event.seen", event_id=penstock.event_id("taken"))
-    append(log, None, "taken_id", None)
-    drain(log, subscription(handlers.counting, isolation=isolation))
+    append_acts(log, None, "taken_id", None)
+    run_local_until_drained(log, subscription(handlers.counting, isolation=isolation))
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert (dead.offset, dead.error_code) == (3, "duplicate_mismatch")
-    assert sorted(done(log_url)) == [2, 4] and log.state("orders", "g", "k")["seen"] == 2
+    assert sorted(done_offsets(log_url)) == [2, 4] and log.state("orders", "g", "k")["seen"] == 2
 
 
 @ISOLATION
 @pytest.mark.shows("K27")
-def test_a_value_in_hand_is_not_the_stored_one(log: penstock.Log, isolation: str) -> None:
-    append(log, None, None)
-    drain(log, subscription(handlers.mutating, isolation=isolation))
+def test_changing_a_value_read_from_state_does_not_change_the_state(log: penstock.Log, isolation: str) -> None:
+    append_acts(log, None, None)
+    run_local_until_drained(log, subscription(handlers.mutating, isolation=isolation))
     assert log.state("orders", "g", "k") == {"mine": [1]}
 
 
 @pytest.mark.shows("K27")
-def test_state_is_forgotten_in_time(clocked: penstock.Log, clock: VirtualClock) -> None:
-    append(clocked, None)
-    drain(clocked, subscription(handlers.forgetting, isolation="inline"))
+def test_state_expires_after_its_ttl(clocked: penstock.Log, clock: VirtualClock) -> None:
+    append_acts(clocked, None)
+    run_local_until_drained(clocked, subscription(handlers.forgetting, isolation="inline"))
     assert clocked.state("orders", "g", "k") == {"short": 1, "long": 1}
     clock.advance(60)
     assert clocked.state("orders", "g", "k") == {"long": 1}
@@ -83,10 +88,12 @@ def test_state_is_forgotten_in_time(clocked: penstock.Log, clock: VirtualClock) 
 
 @pytest.mark.shows("K27")
 def test_state_needs_a_key_and_a_group_that_keeps_it(log: penstock.Log, log_url: str) -> None:
-    make_done(log_url)
-    append(log, None, key=None)
-    append(log, None)
-    drain(log, subscription(handlers.counting), subscription(handlers.counting, group="unkeyed", keyed=False))
+    create_done_table(log_url)
+    append_acts(log, None, key=None)
+    append_acts(log, None)
+    run_local_until_drained(
+        log, subscription(handlers.counting), subscription(handlers.counting, group="unkeyed", keyed=False)
+    )
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert (dead.offset, dead.error_code) == (1, "state_needs_key")
     assert {one.error_code for one in log.deliveries("orders", "unkeyed", state="DEAD")} == {"state_needs_key"}
@@ -94,7 +101,7 @@ def test_state_needs_a_key_and_a_group_that_keeps_it(log: penstock.Log, log_url:
 
 @pytest.mark.shows("K27")
 def test_two_engines_on_one_key_lose_no_update(log_url: str) -> None:
-    make_done(log_url)
+    create_done_table(log_url)
     with penstock.open(log_url) as one, penstock.open(log_url) as two:
         one.append_many("orders", [{"payload": {}, "type": "t", "ordering_key": f"k{n % 3}"} for n in range(900)])
         engines = [
@@ -105,26 +112,25 @@ def test_two_engines_on_one_key_lose_no_update(log_url: str) -> None:
             engine.start()
         assert all(engine.wait(60) for engine in engines)
         assert [one.state("orders", "g", f"k{n}")["seen"] for n in range(3)] == [300] * 3
-        assert sorted(done(log_url)) == list(range(1, 901))
+        assert sorted(done_offsets(log_url)) == list(range(1, 901))
         assert sum(engine.snapshot()["orders/g"]["published"] for engine in engines) == 900
 
 
 @pytest.mark.shows("K27")
-def test_idempotency_key_and_token(log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+def test_a_replay_has_its_own_idempotency_key_and_a_later_token(log: penstock.Log, notes: Path) -> None:
     event = log.append("orders", {}, type="t", ordering_key="k")
-    drain(log, subscription(handlers.keyed_by_id))
+    run_local_until_drained(log, subscription(handlers.keyed_by_id))
     log.replay("orders", "g", all=True)
-    drain(log, subscription(handlers.keyed_by_id))
-    (first, token), (second, later) = lines(tmp_path / "notes")
+    run_local_until_drained(log, subscription(handlers.keyed_by_id))
+    (first, token), (second, later) = read_notes(notes)
     assert (first, second) == (f"g:{event.event_id}", f"g:{event.event_id}:1") and int(later) > int(token)
 
 
 @pytest.mark.shows("K15", "K27")
-def test_a_lease_that_was_taken_away_leaves_no_effect(log: penstock.Log, log_url: str) -> None:
-    """The group is rewound while its handler works: what the old lease wanted does not happen, the new one's does."""
-    make_done(log_url)
-    append(log, None, None)
+def test_a_lease_that_was_ended_by_a_rewind_leaves_no_effect(log: penstock.Log, log_url: str) -> None:
+    """The group is rewound while its handler works: only the effects of the new lease happen."""
+    create_done_table(log_url)
+    append_acts(log, None, None)
     rewound = []
 
     def rewinding(event: penstock.Event, ctx: penstock.Context) -> None:
@@ -132,16 +138,18 @@ def test_a_lease_that_was_taken_away_leaves_no_effect(log: penstock.Log, log_url
         if not rewound:
             rewound.append(log.rewind("orders", "g", to="beginning"))
 
-    engine = drain(log, subscription(rewinding, isolation="inline"))
+    engine = run_local_until_drained(log, subscription(rewinding, isolation="inline"))
     assert engine.snapshot()["orders/g"]["lost"] == 1
-    assert sorted(done(log_url)) == [1, 2] and log.state("orders", "g", "k")["seen"] == 2
+    assert sorted(done_offsets(log_url)) == [1, 2] and log.state("orders", "g", "k")["seen"] == 2
 
 
 @pytest.mark.shows("K27")
-def test_a_chain_of_groups_is_drained_to_its_end(log: penstock.Log, log_url: str) -> None:
-    make_done(log_url)
-    append(log, *[None] * 50)
-    drain(log, subscription(handlers.counting), subscription(handlers.plain, stream="seen", group="next"))
+def test_until_drained_waits_for_groups_that_feed_each_other(log: penstock.Log, log_url: str) -> None:
+    create_done_table(log_url)
+    append_acts(log, *[None] * 50)
+    run_local_until_drained(
+        log, subscription(handlers.counting), subscription(handlers.plain, stream="seen", group="next")
+    )
     with raw(log_url) as sql:
         assert sql("select count(*) from penstock.delivery where group_name = 'next' and state = 'PUBLISHED'") == [
             (50,)

@@ -1,4 +1,4 @@
-"""Engines log what fails: a line per event, and a flood of one kind in three lines a minute."""
+"""Engines log failures: a line per event, but at most three lines a minute for one kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def some(count: int) -> Events:
     return Events(RowColumns(rows), "orders", None)
 
 
-def test_one_kind_of_error_is_told_a_few_times_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_kind_of_error_is_logged_a_few_times_and_then_counted(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     told = FailureLog(clock=lambda: now)
     failures = {place: fingerprint.of_text("KeyError", f"no {place}", "KeyError") for place in range(99)}
@@ -30,7 +30,7 @@ def test_one_kind_of_error_is_told_a_few_times_and_then_counted(caplog: pytest.L
         lines = [record.getMessage() for record in caplog.records]
         assert len(lines) == FAILURE_LINES + 1
         assert lines[0].startswith("orders/fraud: orders@1 ") and "KeyError: no 0" in lines[0]
-        assert "never" in lines[-1], "another kind is told in its own right"
+        assert "never" in lines[-1], "another kind must have its own lines"
         now += FAILURE_LINES_SECONDS
         caplog.clear()
         told(observed)

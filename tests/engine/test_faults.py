@@ -1,4 +1,4 @@
-"""Whatever a handler does, it does to one event."""
+"""Whatever a handler does, it affects only its own event."""
 
 from __future__ import annotations
 
@@ -8,60 +8,21 @@ from pathlib import Path
 import pytest
 
 import penstock
-from tests.engine import handlers
-from tests.engine.driving import done, drain, lines, make_done, subscription
-
-FAULTS = {
-    "raise": "bad amount",
-    "permanent": "no such customer",
-    "later": "come back",
-    "system_exit": "4",
-    "interrupt": "KeyboardInterrupt",
-    "hang": "timed_out: no answer within 1.5 s",
-    "exit": "process_died: the process exited with status 3",
-    "segfault": "process_died: the process was killed by SIGSEGV",
-    "kill": "process_died: the process was killed by SIGKILL (out of memory?)",
-    "memory": "out_of_memory",
-}
-EVENTS = 400
-
-
-def poisoned(log: penstock.Log) -> dict[int, str]:
-    """Events of twenty keys, one of every fault among them; returns the faults by offset."""
-    at = {40 * (place + 1): fault for place, fault in enumerate(FAULTS)}
-    log.append_many(
-        "orders",
-        [
-            {"payload": {"n": n, "do": at.get(n)}, "type": "order.created", "ordering_key": f"k{n % 20}"}
-            for n in range(EVENTS + 1)
-        ],
-    )
-    return {n + 1: fault for n, fault in at.items()}
-
-
-def check_outcomes(log: penstock.Log, faults: dict[int, str]) -> None:
-    dead = {one.offset: one for one in log.deliveries("orders", "g", state="DEAD")}
-    assert dead.keys() == faults.keys()
-    for offset, fault in faults.items():
-        assert str(dead[offset].last_error).startswith(FAULTS[fault]), (fault, dead[offset].last_error)
-        failures = 1 if fault == "permanent" else 2
-        assert dead[offset].failures == failures, fault
-        # More attempts than failures: given back unblamed when time was up, or behind the head of its key.
-        assert dead[offset].attempts >= failures, fault
-    (stats,) = [one for one in log.stats().groups if one.stream == "orders"]
-    assert (stats.published, stats.dead, stats.pending, stats.claimed) == (EVENTS + 1 - len(faults), len(faults), 0, 0)
+from tests.support.children import handlers
+from tests.support.declarations import subscription
+from tests.support.done_table import create_done_table, done_offsets
+from tests.support.faults import EVENTS, FAULTS, append_with_faults, check_only_faults_are_dead
+from tests.support.local_engine import run_local_until_drained
+from tests.support.notes import read_notes
 
 
 @pytest.mark.shows("S01", "K13", "K14", "K28")
-def test_every_fault_ends_dead_and_all_others_published(
-    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
-    faults = poisoned(log)
-    engine = drain(log, subscription(handlers.plain, timeout_seconds=1.5, memory_mb=300))
-    check_outcomes(log, faults)
-    # An event without effects is not run again because a neighbour took the process down.
-    calls = Counter(int(offset) for offset, _ in lines(tmp_path / "notes"))
+def test_every_fault_ends_dead_and_all_others_published(log: penstock.Log, notes: Path) -> None:
+    faults = append_with_faults(log)
+    engine = run_local_until_drained(log, subscription(handlers.plain, timeout_seconds=1.5, memory_mb=300))
+    check_only_faults_are_dead(log, faults)
+    # An event without effects is not run again when another event ends the process.
+    calls = Counter(int(offset) for offset, _ in read_notes(notes))
     assert all(calls[offset] == 1 for offset in range(1, EVENTS + 2) if offset not in faults)
     assert engine.snapshot()["orders/g"]["deaths"] == 2 * sum(
         fault in ("hang", "exit", "segfault", "kill", "memory") for fault in FAULTS
@@ -71,20 +32,20 @@ def test_every_fault_ends_dead_and_all_others_published(
 @pytest.mark.shows("S01", "K27")
 @pytest.mark.parametrize("ordering", [None, "key"])
 def test_effects_of_neighbours_happen_exactly_once(log: penstock.Log, log_url: str, ordering: str | None) -> None:
-    make_done(log_url)
-    faults = poisoned(log)
-    drain(log, subscription(handlers.counting, timeout_seconds=1.5, memory_mb=300, ordering=ordering))
-    check_outcomes(log, faults)
+    create_done_table(log_url)
+    faults = append_with_faults(log)
+    run_local_until_drained(log, subscription(handlers.counting, timeout_seconds=1.5, memory_mb=300, ordering=ordering))
+    check_only_faults_are_dead(log, faults)
     good = [offset for offset in range(1, EVENTS + 2) if offset not in faults]
-    assert sorted(done(log_url)) == good
+    assert sorted(done_offsets(log_url)) == good
     assert sorted(event.json()["offset"] for event in log.read("seen", limit=10_000)) == good
     expected = Counter(f"k{(offset - 1) % 20}" for offset in good)
     assert {key: log.state("orders", "g", key)["seen"] for key in expected} == expected
 
 
 @pytest.mark.shows("S01", "K27")
-def test_inline_handlers_that_raise(log: penstock.Log, log_url: str) -> None:
-    make_done(log_url)
+def test_inline_handlers_that_raise_fail_only_their_event(log: penstock.Log, log_url: str) -> None:
+    create_done_table(log_url)
     log.append_many(
         "orders",
         [
@@ -92,9 +53,9 @@ def test_inline_handlers_that_raise(log: penstock.Log, log_url: str) -> None:
             for n in range(200)
         ],
     )
-    drain(log, subscription(handlers.counting, isolation="inline"))
+    run_local_until_drained(log, subscription(handlers.counting, isolation="inline"))
     good = [n + 1 for n in range(200) if n % 10 != 3]
-    assert sorted(done(log_url)) == good
+    assert sorted(done_offsets(log_url)) == good
     assert sorted(one.offset for one in log.deliveries("orders", "g", state="DEAD")) == [
         n + 1 for n in range(200) if n % 10 == 3
     ]
@@ -102,13 +63,10 @@ def test_inline_handlers_that_raise(log: penstock.Log, log_url: str) -> None:
 
 @pytest.mark.shows("S01")
 @pytest.mark.parametrize("fault", ["exit", "hang", "memory", "raise"])
-def test_with_many_in_flight_only_the_culprit_is_blamed(
-    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    monkeypatch.setenv("PENSTOCK_NOTES", str(tmp_path / "notes"))
+def test_with_many_in_flight_only_the_culprit_is_blamed(log: penstock.Log, notes: Path, fault: str) -> None:
     payloads = [{"do": fault if n == 17 else None} for n in range(40)]
     log.append_many("orders", [{"payload": payload, "type": "t"} for payload in payloads])
-    drain(log, subscription(handlers.slow_or_worse, concurrency=8, timeout_seconds=2, memory_mb=300))
+    run_local_until_drained(log, subscription(handlers.slow_or_worse, concurrency=8, timeout_seconds=2, memory_mb=300))
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert (dead.offset, dead.failures) == (18, 2)
     assert len(log.deliveries("orders", "g", state="PUBLISHED")) == 39
@@ -116,10 +74,10 @@ def test_with_many_in_flight_only_the_culprit_is_blamed(
 
 @pytest.mark.shows("S01")
 def test_a_leak_is_seen_however_busy_the_process_is(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports come so often that the engine never waits: it looks at the memory all the same."""
+    """Reports arrive so often that the engine never waits; it must still check the memory."""
     monkeypatch.setattr("penstock.engine.isolation.supervised._CHUNK", 2)
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 1_000)
-    engine = drain(log, subscription(handlers.leaking, memory_mb=300))
+    engine = run_local_until_drained(log, subscription(handlers.leaking, memory_mb=300))
     assert engine.snapshot()["orders/g"]["deaths"] >= 2
     assert len(log.deliveries("orders", "g", state="PUBLISHED")) == 1_000
 
@@ -128,7 +86,7 @@ def test_a_leak_is_seen_however_busy_the_process_is(log: penstock.Log, monkeypat
 def test_async_handlers_time_out_and_die_alone(log: penstock.Log) -> None:
     payloads = [{"seconds": 3600 if n == 5 else 0.001, "do": "exit" if n == 11 else None} for n in range(30)]
     log.append_many("orders", [{"payload": payload, "type": "t"} for payload in payloads])
-    drain(log, subscription(handlers.slow_async, concurrency=8, timeout_seconds=1))
+    run_local_until_drained(log, subscription(handlers.slow_async, concurrency=8, timeout_seconds=1))
     errors = {one.offset: str(one.last_error) for one in log.deliveries("orders", "g", state="DEAD")}
     assert errors == {
         6: "timed_out: no answer within 1 s",
@@ -138,7 +96,7 @@ def test_async_handlers_time_out_and_die_alone(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("K16")
-def test_a_process_that_dies_between_two_events_blames_nobody(
+def test_a_process_that_dies_between_two_events_counts_no_failure(
     log: penstock.Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from penstock.engine.isolation.process import HandlerProcess
@@ -154,7 +112,7 @@ def test_a_process_that_dies_between_two_events_blames_nobody(
 
     monkeypatch.setattr(HandlerProcess, "pump", pump)
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 500)
-    drain(log, subscription(handlers.plain))
+    run_local_until_drained(log, subscription(handlers.plain))
     assert len(killed) == 2
     shown = log.deliveries("orders", "g")
     assert {str(one.state) for one in shown} == {"PUBLISHED"} and {one.failures for one in shown} == {0}

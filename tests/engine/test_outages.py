@@ -1,4 +1,4 @@
-"""An engine ends only when it is told to: whatever happens to its connections, it waits, says so, and goes on."""
+"""An engine ends only on request: whatever happens to its connections, it waits, logs it, and continues."""
 
 from __future__ import annotations
 
@@ -18,41 +18,43 @@ from penstock.engine.counters import Counters
 from penstock.engine.local.engine import LocalEngine
 from penstock.engine.outage import Outage, patiently
 from penstock.errors import AWAY, CommitUnknown, StoreReadOnly, StoreUnavailable
-from tests.engine import handlers
-from tests.engine.driving import PATIENCE, done, make_done, subscription
-from tests.engine.waiting import until
+from tests.support.children import handlers
 from tests.support.cutting_proxy import Cut, CuttingProxy
+from tests.support.declarations import subscription
+from tests.support.done_table import create_done_table, done_offsets
+from tests.support.local_engine import PATIENCE_SECONDS
 from tests.support.postgres_server import PostgresServer
 from tests.support.roles import worker_role
+from tests.support.waiting import wait_until
 
-EVENTS = 600  # too many for a claim to bring along
+EVENTS = 600  # too many to be returned with the claim
 PATIENT = penstock.Retry(max_attempts=50, base_seconds=0, jitter=0)
 
 
 @contextmanager
 def engine_on(log: penstock.Log, **policy: Any) -> Iterator[LocalEngine]:
-    """An engine that works until the test ends it; anything else that ends it fails the test."""
+    """An engine that runs until the test stops it; the test fails if it ends earlier."""
     settings = {"isolation": "inline", "lease_seconds": 1.0, "retry": PATIENT, **policy}
     engine = LocalEngine(log, [subscription(handlers.counting, **settings)])
     engine.start()
     try:
         yield engine
-        assert not engine.wait(0), "it ended by itself"
+        assert not engine.wait(0), "the engine ended by itself"
     finally:
         engine.stop()
-        assert engine.wait(PATIENCE)
+        assert engine.wait(PATIENCE_SECONDS)
 
 
 def wait_for_effects(url: str, count: int) -> None:
-    """Until so many were committed."""
+    """Wait until this many effects are committed."""
     with psycopg.connect(url, autocommit=True) as connection:
-        until(lambda: (connection.execute("select count(*) from done").fetchone() or (0,))[0] >= count)
+        wait_until(lambda: (connection.execute("select count(*) from done").fetchone() or (0,))[0] >= count)
 
 
 def check_once(log: penstock.Log, url: str, events: int) -> None:
-    """Every effect of every event exactly once."""
-    assert sorted(done(url)) == sorted(event.offset for event in log.read("orders", limit=10_000))
-    assert len(done(url)) == events
+    """Every effect of every event happened exactly once."""
+    assert sorted(done_offsets(url)) == sorted(event.offset for event in log.read("orders", limit=10_000))
+    assert len(done_offsets(url)) == events
     emitted = Counter(event.json()["offset"] for event in log.read("seen", limit=10_000))
     assert len(emitted) == events and set(emitted.values()) == {1}
     keys = {event.ordering_key for event in log.read("orders", limit=10_000)}
@@ -61,15 +63,15 @@ def check_once(log: penstock.Log, url: str, events: int) -> None:
 
 @pytest.mark.shows("K42")
 @pytest.mark.parametrize("how", ["before", "after"])
-def test_a_connection_cut_at_any_statement(
+def test_a_connection_cut_at_any_statement_loses_nothing(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, how: Cut
 ) -> None:
-    make_done(postgres_log_url)
+    create_done_table(postgres_log_url)
     with CuttingProxy(postgres.port) as proxy, penstock.open(proxy.url(postgres_log_url)) as log, engine_on(log):
         for number in range(1, 31):
             proxy.cut_at(number, how)
             postgres_log.append("orders", {"n": number}, type="t", ordering_key=f"k{number % 3}")
-            assert proxy.cut.wait(PATIENCE)
+            assert proxy.cut.wait(PATIENCE_SECONDS)
             wait_for_effects(postgres_log_url, number)
         assert len(proxy.cuts) == 30
     check_once(postgres_log, postgres_log_url, 30)
@@ -77,10 +79,10 @@ def test_a_connection_cut_at_any_statement(
 
 @pytest.mark.shows("K42")
 @pytest.mark.parametrize("how", ["before", "after"])
-def test_a_connection_cut_at_every_second_commit(
+def test_connections_cut_at_every_second_commit_lose_nothing(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, how: Cut
 ) -> None:
-    make_done(postgres_log_url)
+    create_done_table(postgres_log_url)
     commits = 0
 
     def decide(statement: str) -> Cut | None:
@@ -103,11 +105,11 @@ def test_a_connection_cut_at_every_second_commit(
 
 
 @pytest.mark.shows("K42")
-def test_a_cut_behind_the_read_of_a_lease_does_not_claim_another(
+def test_a_connection_cut_while_reading_a_lease_does_not_claim_another(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was claimed is read again, not claimed again: no lease is left to expire."""
-    make_done(postgres_log_url)
+    """The claimed lease is read again; no other lease is claimed and left to expire."""
+    create_done_table(postgres_log_url)
     reading = False
 
     def decide(statement: str) -> Cut | None:
@@ -130,10 +132,10 @@ def test_a_cut_behind_the_read_of_a_lease_does_not_claim_another(
 
 
 @pytest.mark.shows("K42")
-def test_what_other_verbs_say_about_a_cut(
+def test_no_verb_raises_a_raw_driver_error_after_a_cut(
     postgres: PostgresServer, postgres_log: penstock.Log, postgres_log_url: str
 ) -> None:
-    """Not a raw error of the driver among them, wherever the cut is."""
+    """Wherever the connection is cut, verbs raise Penstock's own errors."""
     verbs = {
         "append": lambda log: log.append("orders", {}, type="t"),
         "append_many": lambda log: log.append_many("orders", [{"payload": {}, "type": "t"}] * 3),
@@ -164,11 +166,11 @@ def test_what_other_verbs_say_about_a_cut(
 
 @pytest.mark.shows("K42")
 @pytest.mark.parametrize("end", ["restart", "kill"])
-def test_a_server_that_restarts(end: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_restart_loses_nothing(end: str, caplog: pytest.LogCaptureFixture) -> None:
     with PostgresServer() as server:
         url = server.create_database()
         with penstock.open(url) as log, caplog.at_level(logging.WARNING, "penstock"):
-            make_done(url)
+            create_done_table(url)
             with engine_on(log, lease_seconds=2.0):
                 log.append("orders", {}, type="t", ordering_key="k")
                 wait_for_effects(url, 1)
@@ -189,8 +191,8 @@ def test_a_server_that_restarts(end: str, caplog: pytest.LogCaptureFixture) -> N
 def test_sessions_that_ended_while_they_were_idle_cost_no_wait(
     postgres_log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that restarts ends every session of a pool. The next call finds them out one after the other, and waits
-    for nothing: it has less patience here than a wait behind each of them would take."""
+    """A restart ends every session of the pool. The next call discards them one after the other without waiting: its
+    patience here is shorter than one wait per session."""
     monkeypatch.setattr("penstock.stores.postgres.store.BUSY_SECONDS", 2.0)
     with penstock.open(postgres_log_url) as log:
         together = threading.Barrier(6)
@@ -198,7 +200,7 @@ def test_sessions_that_ended_while_they_were_idle_cost_no_wait(
         def hold() -> None:
             with log.store.transaction() as tx:  # type: ignore[attr-defined]
                 tx.now()
-                together.wait(PATIENCE)
+                together.wait(PATIENCE_SECONDS)
 
         threads = [threading.Thread(target=hold) for _ in range(6)]
         for thread in threads:
@@ -215,10 +217,10 @@ def test_sessions_that_ended_while_they_were_idle_cost_no_wait(
 
 
 @pytest.mark.shows("K42")
-def test_a_server_that_takes_no_writes(
+def test_an_engine_waits_for_a_read_only_server(
     postgres_log: penstock.Log, postgres_log_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    make_done(postgres_log_url)
+    create_done_table(postgres_log_url)
     name = postgres_log_url.rpartition("/")[2]
 
     def switch(how: str) -> None:
@@ -228,7 +230,7 @@ def test_a_server_that_takes_no_writes(
 
     with caplog.at_level(logging.WARNING, "penstock"), penstock.open(postgres_log_url) as log, engine_on(log) as engine:
         switch("on")
-        until(lambda: any("store_read_only" in one for one in caplog.messages))
+        wait_until(lambda: any("store_read_only" in one for one in caplog.messages))
         with penstock.open(postgres_log_url) as other:
             for refused in (
                 lambda: other.append("orders", {}, type="t"),
@@ -249,8 +251,10 @@ def test_a_server_that_takes_no_writes(
 
 @pytest.mark.shows("K42")
 @pytest.mark.parametrize("verb", ["append_many", "append", "reap", "claim"])
-def test_a_pause_between_two_statements(postgres_log_url: str, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
-    """The server ends a transaction that waits for too long: nothing was written, and it is said so."""
+def test_a_transaction_that_the_server_ends_while_idle_writes_nothing(
+    postgres_log_url: str, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """The server ends a transaction that is idle for too long: nothing is written, and the error says so."""
     from penstock.stores.postgres import transaction
 
     monkeypatch.setattr(transaction, "_SETTINGS", transaction._SETTINGS.replace("'10s'", "'50ms'"))
@@ -262,7 +266,7 @@ def test_a_pause_between_two_statements(postgres_log_url: str, monkeypatch: pyte
             return
         slept = True
         with psycopg.connect(postgres_log_url) as other:
-            until(lambda: not _sleepers(other))
+            wait_until(lambda: not _sleepers(other))
 
     with penstock.open(postgres_log_url) as before:
         before.create_group("orders", "g")
@@ -291,14 +295,14 @@ def _sleepers(connection: psycopg.Connection[Any]) -> bool:
 
 
 @pytest.mark.shows("K42")
-def test_too_many_connections_are_said(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+def test_too_many_connections_are_reported(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     with worker_role(postgres_log_url) as (url, owner):
         owner.execute(f"alter role {url.partition('//')[2].partition('@')[0]} connection limit 0")
         with pytest.raises(StoreUnavailable, match="too many connections"):
             penstock.open(url)
 
 
-def test_an_outage_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_logged_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     outage = Outage(lambda: now)
     with caplog.at_level(logging.WARNING, "penstock"):
@@ -312,7 +316,7 @@ def test_an_outage_is_said_once_in_a_while(caplog: pytest.LogCaptureFixture) -> 
     assert "waiting for the database" in caplog.messages[0] and "back after 100.0 s" in caplog.messages[-1]
 
 
-def test_a_commit_nobody_heard_of_is_waited_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_commit_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     answers: list[Any] = [CommitUnknown(), StoreReadOnly("No."), "done"]
 
     def do() -> Any:

@@ -1,4 +1,4 @@
-"""The small parts of the engine, each by itself."""
+"""The small parts of the engine, one by one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_pace_goes_from_one_event_to_a_full_batch() -> None:
     pace = Pace(batch_seconds=2, batch_size=50_000)
     assert pace.limit == limits.FIRST_LEASE
     pace.ran(64, 0.0001)
-    assert pace.limit == 512, "one quick lease proves little"
+    assert pace.limit == 512, "one quick lease is not enough to grow"
     for _ in range(4):
         pace.ran(pace.limit, 0.001)
     assert pace.limit == 50_000
@@ -27,7 +27,7 @@ def test_pace_goes_from_one_event_to_a_full_batch() -> None:
         pace.ran(1, 30.0)
     assert pace.limit == 1
     pace.ran(0, 1.0)
-    assert pace.limit == 1, "nothing was learned"
+    assert pace.limit == 1, "an empty lease must not change the pace"
 
 
 def test_the_delay_of_a_circuit_doubles_up_to_a_minute() -> None:
@@ -57,7 +57,7 @@ def test_turns_hand_out_everything_once_and_in_order_per_key(keys: list[str | No
         assert mine == sorted(mine)
 
 
-def test_state_as_a_mapping() -> None:
+def test_state_behaves_as_a_mapping() -> None:
     known = LeaseState({"k": {"n": 1, "list": [1]}})
     state = KeyState(known.of("k"))
     assert dict(state) == {"n": 1, "list": [1]} and len(state) == 2 and "n" in state and "m" not in state
@@ -70,7 +70,7 @@ def test_state_as_a_mapping() -> None:
     with pytest.raises(KeyError):
         state["list"]
     assert as_written(state.written) == {"n": 2, "m": WithTtl({"a": 1}, 5), "list": None}
-    assert dict(KeyState(known.of("k"))) == {"n": 1, "list": [1]}, "nothing is kept before the event succeeded"
+    assert dict(KeyState(known.of("k"))) == {"n": 1, "list": [1]}, "kept before the event succeeded"
     known.keep("k", state.written)
     assert dict(KeyState(known.of("k"))) == {"n": 2, "m": {"a": 1}}
     for bad in ({1, 2}, object(), float("nan"), 2**70, "\ud800", "x" * 2**21, WithTtl(1, 5)):
@@ -79,15 +79,15 @@ def test_state_as_a_mapping() -> None:
     for ttl in (0, -1, "5", True):
         with pytest.raises(penstock.InvalidInput):
             state.set("x", 1, ttl_seconds=ttl)  # type: ignore[arg-type]
-    assert "x" not in state, "what is refused is not set for ever instead"
+    assert "x" not in state, "a refused ttl must not set the value without one"
     for name in ("", 7, None, "x" * 600):
         with pytest.raises(penstock.PenstockError):
             state[name] = 1  # type: ignore[index]
 
 
 @pytest.mark.shows("K18")
-def test_leases_get_smaller_while_much_of_them_waits_behind_failed_keys() -> None:
-    """Each event that waits becomes a row; a smaller lease holds less of a key."""
+def test_leases_get_smaller_while_many_events_wait_for_failed_keys() -> None:
+    """Every waiting event becomes a row, so smaller leases write fewer rows."""
     pace = Pace(batch_seconds=2, batch_size=50_000)
     for _ in range(5):
         pace.ran(40_000, seconds=0.1)
@@ -96,8 +96,8 @@ def test_leases_get_smaller_while_much_of_them_waits_behind_failed_keys() -> Non
     assert pace.limit == 20_000
     for _ in range(10):
         pace.held(pace.limit // 10, of=pace.limit)
-    assert pace.limit == 1_000, "a claim costs the same, so leases do not get smaller for ever"
+    assert pace.limit == 1_000, "a claim has a fixed cost, so leases must not shrink without end"
     while pace.limit < 50_000:
         before = pace.limit
         pace.held(0, of=before)
-        assert pace.limit > before, "once keys are free, leases grow again"
+        assert pace.limit > before, "leases must grow again once keys are free"

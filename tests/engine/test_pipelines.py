@@ -1,4 +1,4 @@
-"""What an app may declare as a pipeline; Spark is not needed for that."""
+"""What an app may declare as a pipeline; this needs no Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def yielding(batch: Any) -> Any:
 
 
 @pytest.mark.parametrize("function", [lambda: 1, lambda a, b: a, lambda *, batch: batch, later, yielding, 7])
-def test_a_function_that_is_none_of_a_dataframe_is_refused(function: Any) -> None:
+def test_a_function_that_does_not_take_a_dataframe_is_refused(function: Any) -> None:
     with pytest.raises(InvalidPipeline):
         penstock.App().pipeline("orders", group="g", sink=TABLE)(function)
 

@@ -1,4 +1,4 @@
-"""Several processes run one app: they share its groups, the fallen are replaced, and nobody stays behind."""
+"""Several processes run one app: they share its groups, dead ones are replaced, and none stays behind."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from penstock.engine.local import pool
 from penstock.engine.local.pool import Pool
 from penstock.engine.local.pool_process import Hello, Message
 from tests.support import running
-from tests.support.postgres_server import wait_for
 from tests.support.running import Gate, Running, watching
+from tests.support.waiting import wait_until
 
 SHOP = """
 import os
@@ -73,7 +73,7 @@ class Shop:
         return running.penstock(self.directory, *given, *arguments)
 
     def notes(self) -> list[tuple[int, int, int]]:
-        """Every call of the handler: its process, the member, the offset."""
+        """Every call of the handler: its process, the pool process above it, and the offset."""
         file = self.directory / "notes"
         lines = file.read_text().splitlines() if file.exists() else []
         return [(int(own), int(member), int(offset)) for own, member, offset in map(str.split, lines)]
@@ -96,16 +96,16 @@ def shop(tmp_path: Path, log_url: str) -> Iterator[Shop]:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Shop]:
-    """On SQLite alone, for what has nothing to do with the store."""
+    """On SQLite only, because the store does not matter here."""
     made = Shop(tmp_path, f"sqlite:///{tmp_path}/log.db")
     yield made
     made.gate.close()
 
 
-# --- together --------------------------------------------------------------------------------------------------------
+# --- together ---------------------------------------------------------------------------------------------------------
 
 
-def test_two_members_share_a_group(shop: Shop) -> None:
+def test_two_pool_processes_share_a_group(shop: Shop) -> None:
     shop.append()
     with shop.run("--until-drained") as foreground:
         foreground.wait_until(lambda: len(shop.members()) == 2, "both at work")
@@ -120,7 +120,7 @@ def test_two_members_share_a_group(shop: Shop) -> None:
 
 
 @pytest.mark.shows("K17")
-def test_members_stop_gracefully_when_the_foreground_process_is_killed(shop: Shop) -> None:
+def test_pool_processes_stop_gracefully_when_the_foreground_process_is_killed(shop: Shop) -> None:
     shop.append()
     shop.write(SHOP + NOTES_STOPS)
     with shop.run() as foreground:
@@ -128,16 +128,16 @@ def test_members_stop_gracefully_when_the_foreground_process_is_killed(shop: Sho
         everybody = {pid for own, member, _ in shop.notes() for pid in (own, member)}
         with watching(*everybody) as wait_for_all:
             foreground.process.kill()
-            wait_for(lambda: len([*shop.directory.glob("stopping-*")]) == 2, "both to know", running.SECONDS)
+            wait_until(lambda: len([*shop.directory.glob("stopping-*")]) == 2, "both to stop", running.SECONDS)
             shop.gate.open()
             wait_for_all()
     assert shop.counts() == {"PUBLISHED": 2, "PENDING": ORDERS - 2, "failures": 0}
 
 
-# --- one of them falls -----------------------------------------------------------------------------------------------
+# --- one of them falls ------------------------------------------------------------------------------------------------
 
 
-def test_a_member_that_is_killed_is_replaced(shop: Shop) -> None:
+def test_a_killed_pool_process_is_replaced(shop: Shop) -> None:
     shop.append()
     with shop.run("--until-drained") as foreground:
         foreground.wait_until(lambda: len(shop.members()) == 2, "both at work")
@@ -157,7 +157,7 @@ def test_a_member_that_is_killed_is_replaced(shop: Shop) -> None:
     assert shop.counts()["PUBLISHED"] == ORDERS
 
 
-def test_a_member_that_somebody_else_stops_is_replaced(small: Shop) -> None:
+def test_a_pool_process_stopped_from_outside_is_replaced(small: Shop) -> None:
     small.append()
     with small.run("--until-drained") as foreground:
         foreground.wait_until(lambda: len(small.members()) == 2, "both at work")
@@ -177,7 +177,7 @@ def test_a_member_that_somebody_else_stops_is_replaced(small: Shop) -> None:
         (SHOP + "\nif member: raise KeyError('setting')", 2, "app_not_found"),
     ],
 )
-def test_an_error_of_a_member_is_that_of_the_run(small: Shop, text: str, code: int, error: str) -> None:
+def test_an_error_of_a_pool_process_ends_the_run_with_it(small: Shop, text: str, code: int, error: str) -> None:
     small.append(1)
     small.gate.open()
     with small.run("--until-drained") as foreground:
@@ -189,11 +189,11 @@ def test_an_error_of_a_member_is_that_of_the_run(small: Shop, text: str, code: i
     assert foreground.err == ""
 
 
-# --- what the end of a member means, without one -------------------------------------------------------------------
+# --- what the end of a member means, without one ----------------------------------------------------------------------
 
 
 class Scripted:
-    """Stands in for a member: says what it is told to say."""
+    """A fake pool process that sends given messages."""
 
     scripts: list[list[Message | Died]]
     started: list[Scripted]
@@ -236,33 +236,33 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pool]:
     return make
 
 
-def test_what_the_fallen_did_is_still_counted(scripted: Callable[..., Pool]) -> None:
+def test_the_counts_of_dead_pool_processes_are_kept(scripted: Callable[..., Pool]) -> None:
     run = scripted(2, [AT_WORK, Died(-9)], [AT_WORK, DRAINED, Died(0)], [AT_WORK, DRAINED, Died(0)])
     assert run.wait()
     assert run.snapshot()["s/g"]["published"] == 3
     assert run.deaths == 1
 
 
-def test_a_database_that_goes_away_is_no_end_once_work_has_begun(scripted: Callable[..., Pool]) -> None:
+def test_a_lost_database_does_not_end_a_run_that_has_begun(scripted: Callable[..., Pool]) -> None:
     run = scripted(1, [AT_WORK, Died(-9)], [AWAY, Died(1)], [AT_WORK, DRAINED, Died(0)])
     assert run.wait()
     assert run.deaths == 2
 
 
-def test_a_database_that_is_not_there_is_the_end(scripted: Callable[..., Pool]) -> None:
+def test_a_database_that_is_missing_at_the_start_ends_the_run(scripted: Callable[..., Pool]) -> None:
     run = scripted(1, [AWAY, Died(1)])
     with pytest.raises(penstock.StoreUnavailable, match="Gone"):
         run.wait()
 
 
-def test_members_that_never_begin_are_given_up(scripted: Callable[..., Pool]) -> None:
+def test_the_run_fails_when_pool_processes_never_start(scripted: Callable[..., Pool]) -> None:
     run = scripted(2, [AT_WORK], *[[Died(3)]] * 5)
     with pytest.raises(penstock.HandlerUnreachable, match="exited with status 3"):
         run.wait()
     assert Scripted.started[0].stopped
 
 
-def test_nobody_is_replaced_during_a_stop(
+def test_no_pool_process_is_replaced_during_a_stop(
     scripted: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = scripted(2, [AT_WORK], [AT_WORK, Died(-9)])
@@ -279,7 +279,7 @@ def test_nobody_is_replaced_during_a_stop(
     assert len(Scripted.started) == 1
 
 
-def test_the_last_to_be_drained_knows_what_is_paused(scripted: Callable[..., Pool]) -> None:
+def test_a_pool_reports_what_its_last_drained_process_found_paused(scripted: Callable[..., Pool]) -> None:
     paused: Message = {**AT_WORK, "paused": {"s/g": "deploying"}}
     first = scripted(2, [paused, DRAINED, Died(0)], [AT_WORK, DRAINED, Died(0)])
     assert first.wait() and first.paused == {}
@@ -287,13 +287,13 @@ def test_the_last_to_be_drained_knows_what_is_paused(scripted: Callable[..., Poo
     assert second.wait() and second.paused == {"s/g": "deploying"}
 
 
-def test_the_pause_grows_and_a_steady_life_resets_it() -> None:
+def test_the_restart_delay_grows_and_a_long_life_resets_it() -> None:
     seat = pool._Seat(1)
     assert [seat.next_pause(1.0) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
     assert seat.next_pause(61.0) == 0.5
 
 
-# --- App.run ---------------------------------------------------------------------------------------------------------
+# --- App.run ----------------------------------------------------------------------------------------------------------
 
 GUARDED = """
 if __name__ == "__main__":
@@ -336,8 +336,8 @@ def test_a_program_runs_its_app_in_several_processes(small: Shop) -> None:
         assert " published=3 " in done.stdout and "member_deaths=0" in done.stdout, what
 
 
-def test_a_program_that_declares_in_several_modules(small: Shop) -> None:
-    """Only the program itself has imported them all."""
+def test_a_program_may_declare_in_several_modules(small: Shop) -> None:
+    """Only the program itself has imported all of them."""
     more = "from shop import app\n@app.subscribe('orders', group='more')\ndef handle(event): pass\n"
     (small.directory / "more.py").write_text(more)
     (small.directory / "program.py").write_text(f"from shop import app\nimport more\n{GUARDED}")
@@ -358,7 +358,7 @@ def test_an_app_without_a_name_is_refused(small: Shop) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_program_that_runs_when_it_is_imported_is_refused(small: Shop, processes: int) -> None:
-    """Its handler processes, or its pool processes, would run it again, and theirs again."""
+    """Its handler and pool processes would run it again, and so on."""
     small.write(f"{SHOP}\napp.run('local', until_drained=True, processes={processes})")
     small.append(1)
     done = run_python(small, "shop.py")
@@ -367,6 +367,6 @@ def test_a_program_that_runs_when_it_is_imported_is_refused(small: Shop, process
 
 
 @pytest.mark.parametrize("processes", [0, 65, True, 1.5, "2"])
-def test_a_number_of_processes_that_cannot_be_had(processes: Any) -> None:
+def test_an_invalid_number_of_processes_is_refused(processes: Any) -> None:
     with pytest.raises(penstock.InvalidInput, match="between 1 and 64"):
         penstock.App().run("local", processes=processes)

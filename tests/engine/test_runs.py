@@ -1,4 +1,4 @@
-"""A run is a row: written, kept alive, obeyed, ended; and lost when nobody keeps it alive."""
+"""A run is a row: written at the start, kept alive, obeyed and ended; without a heartbeat it counts as lost."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from penstock.engine.local.engine import LocalEngine
 from penstock.engine.outcome import Outcome
 from penstock.log.runs import NewRun
 from penstock.testing import VirtualClock
-from tests.conformance.helpers import raw
-from tests.engine.driving import PATIENCE, subscription
-from tests.engine.waiting import until
+from tests.support.declarations import subscription
+from tests.support.local_engine import PATIENCE_SECONDS
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -28,8 +29,8 @@ def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RUN_BEAT_SECONDS", 0.05)
 
 
-class Running:
-    """A run in a thread of its own, as `penstock run --engine local` has it in the foreground."""
+class RunInThread:
+    """A run in a thread, as `penstock run --engine local` has it in the foreground."""
 
     def __init__(self, log: penstock.Log, **policy: Any) -> None:
         self.seen: list[int] = []
@@ -50,32 +51,32 @@ class Running:
 
 
 @contextmanager
-def running(log: penstock.Log, **policy: Any) -> Iterator[Running]:
-    run = Running(log, **policy)
+def run_in_thread(log: penstock.Log, **policy: Any) -> Iterator[RunInThread]:
+    run = RunInThread(log, **policy)
     try:
-        until(lambda: bool(log.runs()))
+        wait_until(lambda: bool(log.runs()))
         yield run
     finally:
         for one in log.runs():
             log.stop_run(one.id, by="test")
-        run.thread.join(PATIENCE)
+        run.thread.join(PATIENCE_SECONDS)
         assert not run.thread.is_alive()
 
 
 @pytest.mark.shows("K42", "J17")
-def test_a_run_has_a_row_that_lives_and_ends(log: penstock.Log) -> None:
-    with running(log) as run:
+def test_a_run_has_a_row_with_a_heartbeat_and_an_outcome(log: penstock.Log) -> None:
+    with run_in_thread(log) as run:
         (row,) = log.runs()
         assert (row.app, row.engine, row.groups, row.wanted) == ("shop", "local", ("orders/g",), "run")
         assert row.state == "running" and row.ended_at is None and row.host and row.pid and row.version
-        until(lambda: log.runs()[0].heartbeat_at > row.heartbeat_at)
+        wait_until(lambda: log.runs()[0].heartbeat_at > row.heartbeat_at)
         log.append("orders", {}, type="t")
-        until(lambda: run.seen == [1])
+        wait_until(lambda: run.seen == [1])
         with raw(log.store.url) as sql:
             assert sql("select distinct run from penstock.leases") == [(row.id,)]
         told = log.stop_run(row.id, by="ada")
         assert told.wanted == "stop"
-        run.thread.join(PATIENCE)
+        run.thread.join(PATIENCE_SECONDS)
         assert not run.thread.is_alive() and run.error is None
     assert log.runs() == []
     (row,) = log.runs(all=True)
@@ -85,11 +86,11 @@ def test_a_run_has_a_row_that_lives_and_ends(log: penstock.Log) -> None:
 
 
 @pytest.mark.shows("J17")
-def test_a_quiet_run_claims_nothing_new_until_it_is_told_to(log: penstock.Log) -> None:
-    with running(log) as run:
+def test_a_quiet_run_claims_nothing_until_it_is_resumed(log: penstock.Log) -> None:
+    with run_in_thread(log) as run:
         (row,) = log.runs()
         log.append("orders", {}, type="t")
-        until(lambda: run.seen == [1])
+        wait_until(lambda: run.seen == [1])
         log.quiet_run(row.id)
         wait_for_beats(log, 3)
         log.append("orders", {}, type="t")
@@ -97,19 +98,19 @@ def test_a_quiet_run_claims_nothing_new_until_it_is_told_to(log: penstock.Log) -
         assert run.seen == [1]
         assert log.stats().groups[0].claimed == 0
         log.resume_run(row.id)
-        until(lambda: run.seen == [1, 2])
+        wait_until(lambda: run.seen == [1, 2])
 
 
 def wait_for_beats(log: penstock.Log, count: int) -> None:
     for _ in range(count):
         before = log.runs()[0].heartbeat_at
-        until(lambda before=before: log.runs()[0].heartbeat_at > before)  # type: ignore[misc]
+        wait_until(lambda before=before: log.runs()[0].heartbeat_at > before)  # type: ignore[misc]
 
 
-def test_an_error_that_ends_a_run_is_its_outcome(log: penstock.Log) -> None:
+def test_an_error_that_ends_a_run_is_recorded_as_its_outcome(log: penstock.Log) -> None:
     log.create_group("orders", "g", types=["other.*"])
-    run = Running(log)
-    run.thread.join(PATIENCE)
+    run = RunInThread(log)
+    run.thread.join(PATIENCE_SECONDS)
     assert isinstance(run.error, penstock.PenstockError)
     (row,) = log.runs(all=True)
     assert row.state == "ended" and row.outcome == f"failed: {run.error.code}"
@@ -130,7 +131,7 @@ def test_a_run_without_a_heartbeat_counts_as_lost(clocked: penstock.Log, clock: 
     assert [one.state for one in clocked.runs()] == ["running"]
 
 
-def test_what_is_wanted_of_a_run_that_is_over_changes_nothing(log: penstock.Log) -> None:
+def test_requests_to_an_ended_run_change_nothing(log: penstock.Log) -> None:
     run = log.start_run(new_run())
     log.end_run(run, "stopped")
     log.end_run(run, "failed: something else")  # the first outcome counts
@@ -148,28 +149,28 @@ def test_what_is_wanted_of_a_run_that_is_over_changes_nothing(log: penstock.Log)
 
 
 @pytest.mark.shows("K42")
-def test_a_run_waits_for_a_database_that_is_away(postgres_log_url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_waits_for_a_lost_database(postgres_log_url: str, caplog: pytest.LogCaptureFixture) -> None:
     name = postgres_log_url.rpartition("/")[2]
     maintenance = postgres_log_url.rpartition("/")[0] + "/postgres"
     with (
         psycopg.connect(maintenance, autocommit=True) as server,
         penstock.open(postgres_log_url) as log,
-        running(log) as run,
+        run_in_thread(log) as run,
     ):
         server.execute(f"alter database {name} allow_connections false")
         server.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (name,))
-        until(lambda: "no heartbeat" in caplog.text)
+        wait_until(lambda: "no heartbeat" in caplog.text)
         server.execute(f"alter database {name} allow_connections true")
-        until(lambda: _beats(log))
+        wait_until(lambda: _beats(log))
         assert run.thread.is_alive() and run.error is None
         log.append("orders", {}, type="t")
-        until(lambda: run.seen == [1])
+        wait_until(lambda: run.seen == [1])
 
 
 def _beats(log: penstock.Log) -> bool:
     try:
         (row,) = log.runs()
-        until(lambda: log.runs()[0].heartbeat_at > row.heartbeat_at, seconds=5)
+        wait_until(lambda: log.runs()[0].heartbeat_at > row.heartbeat_at, seconds=5)
     except (penstock.PenstockError, AssertionError, psycopg.Error):
         return False
     return True
@@ -181,7 +182,7 @@ def test_several_logs_see_each_others_runs(log: penstock.Log, make_log: MakeLog)
 
 
 @pytest.mark.shows("K38")
-def test_an_engine_reaps_its_own_groups_alone(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_an_engine_reaps_only_its_own_groups(clocked: penstock.Log, clock: VirtualClock) -> None:
     for group in ("g", "other"):
         clocked.create_group("orders", group)
         clocked.append("orders", {}, type="t")

@@ -1,4 +1,4 @@
-"""Keyed state within a lease: what an event sees, and what the settle is told, against a model of plain dicts."""
+"""Keyed state within a lease against a model of plain dicts: what events see, and what is settled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPS = st.one_of(
 )
 ENDS = st.sampled_from(["done", "done", "done", "done", "emit", "refusable", "fail"])
 Step = tuple[str, str, Any]
-Plan = tuple[str, list[Step], str]  # a key, what an event of it does, and how it ends
+Plan = tuple[str, list[Step], str]  # a key, what its event does, and how it ends
 PLANS = st.lists(st.tuples(st.sampled_from(KEYS), st.lists(STEPS, max_size=3), ENDS), max_size=12)
 
 
@@ -40,7 +40,7 @@ def _events(plans: list[Plan]) -> Events:
 
 
 def _run(plans: list[Plan], types: list[str] | None) -> tuple[Report, list[dict[str, Any]]]:
-    """Handle events as planned. With `types` the runner looks for the handler of each, and takes its longer way."""
+    """Handle events as planned. With `types` the runner finds the handler of each event, on its longer code path."""
     app = penstock.App("sqlite:///unused.db")
     seen: list[dict[str, Any]] = []
 
@@ -69,14 +69,14 @@ def _written(steps: list[Step]) -> dict[str, Any]:
 @pytest.mark.shows("K27")
 @pytest.mark.parametrize("types", [None, ["t"]], ids=["short", "long"])
 @given(plans=PLANS)
-def test_state_of_a_lease_against_a_model(types: list[str] | None, plans: list[Plan]) -> None:
+def test_the_state_of_a_lease_matches_a_model(types: list[str] | None, plans: list[Plan]) -> None:
     report, seen = _run(plans, types)
     now = {key: dict(BEFORE.get(key, {})) for key in KEYS}
     together: dict[str, dict[str, Any]] = {}
     one_by_one: dict[int, dict[str, Any]] = {}
     itemized = False
     for place, (key, steps, end) in enumerate(plans):
-        assert seen[place] == now[key], "what earlier events left, and nothing of those that failed"
+        assert seen[place] == now[key], "events must see the state of earlier successes only"
         if end == "fail":
             continue
         written = _written(steps)
@@ -96,8 +96,8 @@ def test_state_of_a_lease_against_a_model(types: list[str] | None, plans: list[P
 
 @pytest.mark.shows("K27")
 @pytest.mark.parametrize("types", [None, ["t"]], ids=["short", "long"])
-def test_a_state_that_was_replaced_fails_its_event(types: list[str] | None) -> None:
-    """Assigned as a whole it would be lost, so it is refused."""
+def test_replacing_the_whole_state_fails_the_event(types: list[str] | None) -> None:
+    """An assignment of the whole state would be lost, so it is refused."""
     app = penstock.App("sqlite:///unused.db")
 
     @app.subscribe("orders", group="g", types=types, isolation="inline")

@@ -1,4 +1,4 @@
-"""The examples do what their pages say: each is run as a user runs it, against real servers."""
+"""The examples do what their pages say; each is run as users run it, against real servers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import pytest
 
 import penstock
 from penstock.declare.load import load_file
-from tests.conformance.helpers import raw
+from tests.support.raw_sql import raw
 from tests.support.running import Running
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-PATIENCE = 200  # with a Spark that starts on a busy machine
+PATIENCE = 200  # Spark may start slowly on a busy machine
 
 on_sqlite = pytest.mark.parametrize("log_url", ["sqlite"], indirect=True)
 on_postgres = pytest.mark.parametrize("log_url", ["postgresql"], indirect=True)
@@ -31,7 +31,7 @@ Run = Callable[[str], dict[str, Any]]
 
 @pytest.fixture
 def run(log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a file of the examples as `python FILE` does, in a directory of the test's own and on the test's log."""
+    """Run a file of the examples as `python FILE` does, in the test's directory and on its log."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PENSTOCK_URL", log_url)
     return lambda file: runpy.run_path(str(EXAMPLES / file), run_name="__main__")
@@ -41,12 +41,12 @@ def states(log: penstock.Log, stream: str, group: str) -> Counter[str]:
     return Counter(str(one.state) for one in log.deliveries(stream, group, limit=10_000))
 
 
-# --- shop ------------------------------------------------------------------------------------------------------------
+# --- shop -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def shop(log_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
-    """The shop behind a real server on a free port."""
+    """The shop, served by a real server on a free port."""
     command = (sys.executable, "-m", "uvicorn", "app:app", "--app-dir", EXAMPLES / "shop", "--port", 0)
     with Running(tmp_path, *command, environment={"PENSTOCK_URL": log_url}) as server:
         server.wait_for_words("Uvicorn running on")
@@ -60,15 +60,15 @@ def shop(log_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
 
 
 @pytest.mark.shows("K01")
-def test_shop_writes_order_and_event_together_or_neither(shop: httpx.Client, log: penstock.Log, log_url: str) -> None:
+def test_shop_commits_order_and_event_together_or_neither(shop: httpx.Client, log: penstock.Log, log_url: str) -> None:
     def order(count: int, product: str = "teapot") -> httpx.Response:
         return shop.post("/orders", json={"customer": "ada", "product": product, "count": count})
 
     placed = [order(4), order(5)]
-    refused = [order(2), order(1, product="samovar")]  # one teapot is left, and samovars were never there
+    refused = [order(2), order(1, product="samovar")]  # one teapot is left, and there are no samovars
     assert [one.status_code for one in placed] == [201, 201]
     assert [one.status_code for one in refused] == [409, 409]
-    assert order(1).status_code == 201  # what was refused has taken nothing
+    assert order(1).status_code == 201  # a refused order takes nothing
 
     with raw(log_url) as sql:
         orders = sql("select id, product, count from orders order by id")
@@ -78,7 +78,7 @@ def test_shop_writes_order_and_event_together_or_neither(shop: httpx.Client, log
     assert [count for _, _, count in orders] == [4, 5, 1]
 
 
-# --- fraud -----------------------------------------------------------------------------------------------------------
+# --- fraud ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.xdist_group("spark")
@@ -107,19 +107,19 @@ def test_fraud_scores_once_and_alerts(log: penstock.Log, log_url: str, tmp_path:
     assert "malformed payment: ValueError" in str(dead.last_error)
 
 
-# --- revenue ---------------------------------------------------------------------------------------------------------
+# --- revenue ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 @on_postgres
 @pytest.mark.shows("S09")
-def test_revenue_windows_go_on_where_they_stopped(spark: Any, log: penstock.Log, log_url: str, run: Run) -> None:
+def test_revenue_windows_continue_after_a_restart(spark: Any, log: penstock.Log, log_url: str, run: Run) -> None:
     run("revenue/sales.py")
     run("revenue/app.py")
     sales = load_file(EXAMPLES / "revenue" / "sales.py").sales
     assert revenue(log_url) == expected(sales(0, 180))
-    log.append_many("sales", sales(180, 240))  # late ones for minutes that are stored already, too
+    log.append_many("sales", sales(180, 240))  # also late ones, for minutes that are stored already
     run("revenue/app.py")
     assert revenue(log_url) == expected(sales(0, 240))
     assert states(log, "sales", "revenue") == {"PUBLISHED": 240}
@@ -131,7 +131,7 @@ def revenue(url: str) -> dict[str, tuple[int, int]]:
 
 
 def expected(sales: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
-    """Counted by hand."""
+    """The revenue, computed in plain Python."""
     cents: Counter[str] = Counter()
     count: Counter[str] = Counter()
     for sale in sales:
@@ -141,12 +141,12 @@ def expected(sales: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
     return {minute: (cents[minute], count[minute]) for minute in cents}
 
 
-# --- enrichment ------------------------------------------------------------------------------------------------------
+# --- enrichment -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def geocoder(spark: Any) -> Iterator[Any]:
-    """The moody service of the example, on a free port that Spark's workers know."""
+    """The unreliable service of the example, on a free port that Spark's workers know."""
     with load_file(EXAMPLES / "enrichment" / "service.py").Geocoder() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -161,7 +161,9 @@ def geocoder(spark: Any) -> Iterator[Any]:
 @pytest.mark.timeout(300)
 @on_postgres
 @pytest.mark.shows("K13", "K14")
-def test_enrichment_gets_through_a_moody_service(geocoder: Any, log: penstock.Log, log_url: str, run: Run) -> None:
+def test_enrichment_completes_despite_an_unreliable_service(
+    geocoder: Any, log: penstock.Log, log_url: str, run: Run
+) -> None:
     run("enrichment/parcels.py")
     run("enrichment/app.py")
     with raw(log_url) as sql:
@@ -176,12 +178,12 @@ def test_enrichment_gets_through_a_moody_service(geocoder: Any, log: penstock.Lo
     assert failed.keys() == {*moody, 300}, failed
     assert {found[number].failures for number in failed} == {1}
 
-    assert geocoder.requests > 300 + len(moody)  # those it refused while it was down cost nobody a failure
+    assert geocoder.requests > 300 + len(moody)  # refusals while it was down count no failure
     assert Counter(geocoder.billed.values()) == {f"{number} High Street": 1 for number in range(1, 300)}
-    assert geocoder.most_at_work > 4  # two slots that ask one after the other would reach two
+    assert geocoder.most_at_work > 4  # two slots that ask in sequence would reach only two
 
 
-# --- lake ------------------------------------------------------------------------------------------------------------
+# --- lake -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.xdist_group("spark")
@@ -204,14 +206,14 @@ def test_lake_has_every_click_once(spark: Any, log: penstock.Log, tmp_path: Path
     assert (dead.attempts, dead.last_error) == (2, "not a click")
 
 
-# --- notebook --------------------------------------------------------------------------------------------------------
+# --- notebook ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 @on_sqlite
 @pytest.mark.shows("S06", "K23")
-def test_notebook_from_append_to_redrive(
+def test_notebook_runs_from_append_to_redrive(
     spark: Any, log: penstock.Log, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("notebook/walkthrough.py")
@@ -231,7 +233,7 @@ def test_notebook_from_append_to_redrive(
         assert words in printed
 
 
-# --- the pages -------------------------------------------------------------------------------------------------------
+# --- the pages --------------------------------------------------------------------------------------------------------
 
 
 def test_every_example_has_a_row_in_the_table() -> None:

@@ -1,4 +1,4 @@
-"""Spark at length: 200,000 events with poison among them, and whoever works killed again and again."""
+"""Spark at length: 200,000 events with poison among them, and repeated kills of every kind of process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import psycopg
 import pytest
 
 import penstock as library
-from tests.engine import handlers
-from tests.engine.driving import done, subscription
-from tests.spark.driving import drain
-from tests.spark.test_run import Shop
-from tests.support.postgres_server import wait_for
-from tests.support.running import Running
+from tests.support.children import handlers, small_driver
+from tests.support.declarations import subscription
+from tests.support.done_table import done_offsets
+from tests.support.running import PYTHONPATH, Running
+from tests.support.spark_engine import run_on_spark_until_drained
+from tests.support.spark_shop import SparkShop
+from tests.support.waiting import wait_until
 
 COUNT = 200_000
 KILLS = 8
@@ -27,7 +28,7 @@ GIGABYTE = 260_000  # events of 4 kB
 
 
 @pytest.mark.shows("S02")
-def test_one_percent_poison_in_200_000(spark: Any, postgres_log: library.Log) -> None:
+def test_one_percent_poison_in_200_000_is_dead_and_nothing_else_is(spark: Any, postgres_log: library.Log) -> None:
     log = postgres_log
     bad = {n for n in range(COUNT) if n % 100 == 7}
     for stream, skip in (("orders", set[int]()), ("clean", bad)):
@@ -38,7 +39,7 @@ def test_one_percent_poison_in_200_000(spark: Any, postgres_log: library.Log) ->
         ]
         for first in range(0, len(events), 50_000):
             log.append_many(stream, events[first : first + 50_000])
-    drain(spark, log, subscription(handlers.seen), subscription(handlers.seen, stream="clean"))
+    run_on_spark_until_drained(spark, log, subscription(handlers.seen), subscription(handlers.seen, stream="clean"))
     dead = [one.offset for one in log.deliveries("orders", "g", state="DEAD", limit=10_000)]
     assert dead == sorted(n + 1 for n in bad)
     for key in range(1000):
@@ -46,37 +47,40 @@ def test_one_percent_poison_in_200_000(spark: Any, postgres_log: library.Log) ->
 
 
 @pytest.mark.shows("S03")
-def test_whoever_is_killed_nothing_is_lost(tmp_path: Path, postgres_log_url: str) -> None:
-    """The driver, its JVM, a Python worker or a handler's process, at random; then a run to the end."""
+def test_random_kills_of_driver_jvm_and_workers_lose_nothing(tmp_path: Path, postgres_log_url: str) -> None:
+    """Kill the driver, its JVM, a Python worker or a handler's process at random; then run to the end."""
     library.open(postgres_log_url).close()
-    shop, chance = Shop(tmp_path, postgres_log_url), random.Random(20)
+    shop, chance = SparkShop(tmp_path, postgres_log_url), random.Random(20)
     shop.append(3_000, seconds=0.003)
     for number in range(KILLS):
         with shop.run("--until-drained") as running:
-            before = len(done(shop.url))
-            running.wait_until(lambda before=before: len(done(shop.url)) > before + 40, "some work")  # type: ignore[misc]
+            before = len(done_offsets(shop.url))
+            running.wait_until(lambda before=before: len(done_offsets(shop.url)) > before + 40, "some work")  # type: ignore[misc]
             victim = running.pid if number % 4 == 0 else chance.choice(_family(running))
             os.kill(victim, signal.SIGKILL)
-            enough = len(done(shop.url)) + chance.randrange(60)  # for whoever is left to go on, or not
-            wait_for(lambda enough=enough: _ended(running) or len(done(shop.url)) >= enough, "an end, or more work", 60)  # type: ignore[misc]
+            enough = len(done_offsets(shop.url)) + chance.randrange(60)  # the remaining processes may continue or not
+            wait_until(
+                lambda enough=enough: _ended(running) or len(done_offsets(shop.url)) >= enough,
+                "the run to end or to continue",
+                60,
+            )  # type: ignore[misc]
     with shop.run("--until-drained", "--json") as running:
         assert running.process.wait(300) == 0, running.err
     json.loads(running.out)
-    assert sorted(done(shop.url)) == list(range(1, 3_001))
+    assert sorted(done_offsets(shop.url)) == list(range(1, 3_001))
     with psycopg.connect(shop.url) as sql:
         (left,) = sql.execute("select count(*) from penstock.leases where outcome is null").fetchone() or (1,)
     assert left == 0
 
 
-def test_a_gigabyte_through_a_driver_of_512_mb(tmp_path: Path, postgres_log: library.Log) -> None:
-    """Neither the events nor the rows of a pipeline pass the driver."""
+def test_a_gigabyte_passes_with_a_driver_of_512_mb(tmp_path: Path, postgres_log: library.Log) -> None:
+    """Neither the events nor the rows of a pipeline pass through the driver."""
     padding = "x" * 4_000
     for first in range(0, GIGABYTE, 10_000):
         events = [{"payload": {"n": first + n, "padding": padding}, "type": "t"} for n in range(10_000)]
         postgres_log.append_many("orders", events)
-    script = [sys.executable, "-m", "tests.spark.small_driver", postgres_log.store.url, tmp_path / "lake"]
-    root = Path(__file__).parents[2]
-    with Running(tmp_path, *script, environment={"PYTHONPATH": str(root)}) as running:
+    script = [sys.executable, "-m", small_driver.__name__, postgres_log.store.url, tmp_path / "lake"]
+    with Running(tmp_path, *script, environment={"PYTHONPATH": PYTHONPATH}) as running:
         assert running.process.wait(900) == 0, running.err
     report = json.loads(running.out.splitlines()[-1])
     assert (report["rows"], report["distinct"]) == (GIGABYTE, GIGABYTE)

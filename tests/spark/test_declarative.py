@@ -1,4 +1,4 @@
-"""The example of a Spark Declarative Pipeline, as a user runs it: from a log into tables, and back into the log."""
+"""The example of a Spark Declarative Pipeline, run as users do: from a log into tables, and back into the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONFIG = ["spark.sql.catalogImplementation=hive", "spark.ui.enabled=false"]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the example that keeps everything in its own directory."""
+    """A copy of the example that keeps everything in its directory."""
     place = tmp_path / "project"
     shutil.copytree(EXAMPLE, place)
     spec = place / "spark-pipeline.yml"
@@ -78,7 +78,7 @@ def test_a_pipeline_reads_from_a_log_and_writes_to_it(
     assert sorted(event.json()["amount"] for event in log.read("alerts")) == [100, 101, 102, 103, 104]
     assert {(one.group, one.published, one.claimed) for one in log.stats().groups} == {("lake", 15, 0)}
     order(log, range(105, 110))
-    run(project, url)  # the second run takes only what has come since
+    run(project, url)  # the second run takes only new events
     alerts = log.read("alerts")
     assert sorted(event.json()["amount"] for event in alerts) == list(range(100, 110))
     assert {event.event_type for event in alerts} == {"order.large"}

@@ -1,4 +1,4 @@
-"""Handlers inside Spark tasks: whatever a handler does, it does to one event, and no job fails for it."""
+"""Handlers inside Spark tasks: whatever a handler does, it affects only its own event, and no Spark job fails."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ from penstock.declare.portable import portable
 from penstock.spark.handlers import time_slice
 from penstock.spark.handlers.control import Caller, Line, Switchboard
 from penstock.testing import StatementCounter
-from tests.engine import handlers
-from tests.engine.driving import done, lines, make_done, subscription
-from tests.engine.test_faults import EVENTS, check_outcomes, poisoned
-from tests.engine.waiting import until
-from tests.spark.driving import drain, running
+from tests.support.children import handlers
+from tests.support.declarations import subscription
+from tests.support.done_table import create_done_table, done_offsets
+from tests.support.faults import EVENTS, append_with_faults, check_only_faults_are_dead
+from tests.support.log_steps import count_published
+from tests.support.notes import read_notes
+from tests.support.spark_engine import engine_on_spark, run_on_spark_until_drained
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
 def notes(spark: Any, tmp_path: Path) -> Iterator[Path]:
-    """Where handlers in Spark's workers write what they did."""
+    """The notes of handlers in Spark's workers."""
     spark.sparkContext.environment["PENSTOCK_NOTES"] = str(tmp_path / "notes")
     yield tmp_path / "notes"
     del spark.sparkContext.environment["PENSTOCK_NOTES"]
@@ -38,10 +41,10 @@ def notes(spark: Any, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.shows("S01", "K13", "K28")
 def test_every_fault_ends_dead_and_all_others_published(spark: Any, log: penstock.Log, notes: Path) -> None:
-    faults = poisoned(log)
-    drain(spark, log, subscription(handlers.plain, timeout_seconds=1.5, memory_mb=300))
-    check_outcomes(log, faults)
-    calls = Counter(int(offset) for offset, _ in lines(notes))
+    faults = append_with_faults(log)
+    run_on_spark_until_drained(spark, log, subscription(handlers.plain, timeout_seconds=1.5, memory_mb=300))
+    check_only_faults_are_dead(log, faults)
+    calls = Counter(int(offset) for offset, _ in read_notes(notes))
     assert all(calls[offset] == 1 for offset in range(1, EVENTS + 2) if offset not in faults)
 
 
@@ -50,12 +53,14 @@ def test_every_fault_ends_dead_and_all_others_published(spark: Any, log: penstoc
 def test_effects_of_neighbours_happen_exactly_once(
     spark: Any, log: penstock.Log, log_url: str, ordering: str | None
 ) -> None:
-    make_done(log_url)
-    faults = poisoned(log)
-    drain(spark, log, subscription(handlers.counting, timeout_seconds=1.5, memory_mb=300, ordering=ordering))
-    check_outcomes(log, faults)
+    create_done_table(log_url)
+    faults = append_with_faults(log)
+    run_on_spark_until_drained(
+        spark, log, subscription(handlers.counting, timeout_seconds=1.5, memory_mb=300, ordering=ordering)
+    )
+    check_only_faults_are_dead(log, faults)
     good = [offset for offset in range(1, EVENTS + 2) if offset not in faults]
-    order = done(log_url)
+    order = done_offsets(log_url)
     assert sorted(order) == good
     expected = Counter(f"k{(offset - 1) % 20}" for offset in good)
     assert {key: log.state("orders", "g", key)["seen"] for key in expected} == expected
@@ -80,7 +85,7 @@ def test_one_percent_poison_leaves_state_as_in_a_clean_run(spark: Any, postgres_
     )
     poisoned_group = subscription(handlers.seen)
     clean_group = subscription(handlers.seen, stream="clean")
-    drain(spark, log, poisoned_group, clean_group)
+    run_on_spark_until_drained(spark, log, poisoned_group, clean_group)
     dead = log.deliveries("orders", "g", state="DEAD", limit=1_000)
     assert [one.offset for one in dead] == [n + 1 for n in range(count) if n % 100 == 7]
     assert {f"k{n}": log.state("orders", "g", f"k{n}") for n in range(50)} == {
@@ -91,22 +96,22 @@ def test_one_percent_poison_leaves_state_as_in_a_clean_run(spark: Any, postgres_
 @pytest.mark.shows("S03", "K27")
 def test_a_killed_python_worker_loses_nothing(spark: Any, postgres_log: penstock.Log, notes: Path) -> None:
     log, url = postgres_log, postgres_log.store.url
-    make_done(url)
+    create_done_table(url)
     log.append_many(
         "orders", [{"payload": {"seconds": 0.002}, "type": "t", "ordering_key": f"k{n % 9}"} for n in range(600)]
     )
     slow = subscription(handlers.slow_counting, batch_seconds=0.2, lease_seconds=1)
-    with running(spark, log, slow, until_drained=True) as engine:
+    with engine_on_spark(spark, log, slow, until_drained=True) as engine:
         for share in (100, 250):
-            until(lambda share=share: len(done(url)) > share)  # type: ignore[misc]
+            wait_until(lambda share=share: len(done_offsets(url)) > share)  # type: ignore[misc]
             os.kill(_a_claimer(log), signal.SIGKILL)
         assert engine.wait(100)
-    assert sorted(done(url)) == list(range(1, 601))
+    assert sorted(done_offsets(url)) == list(range(1, 601))
     assert {log.state("orders", "g", f"k{n}")["seen"] for n in range(9)} == {66, 67}
 
 
 def _a_claimer(log: penstock.Log) -> int:
-    """A living Python worker that holds a lease: host/executor/pid/group."""
+    """A live Python worker that holds a lease; claimed_by is host/executor/pid/group."""
     found: set[int] = set()
 
     def looked() -> bool:
@@ -114,25 +119,25 @@ def _a_claimer(log: penstock.Log) -> int:
         found.update(int(str(one.claimed_by).split("/")[2]) for one in claimed)
         return any(Path(f"/proc/{pid}").exists() for pid in found)
 
-    until(looked)
+    wait_until(looked)
     return next(pid for pid in found if Path(f"/proc/{pid}").exists())
 
 
 @pytest.mark.shows("S01")
-def test_who_claims_says_where_it_runs(spark: Any, log: penstock.Log, notes: Path) -> None:
+def test_claimed_by_names_host_executor_and_process(spark: Any, log: penstock.Log, notes: Path) -> None:
     log.append_many("orders", [{"payload": {"seconds": 1.0}, "type": "t"}] * 2)
-    with running(spark, log, subscription(handlers.slow)):
-        until(lambda: bool(lines(notes)))
+    with engine_on_spark(spark, log, subscription(handlers.slow)):
+        wait_until(lambda: bool(read_notes(notes)))
         (claimed, *_) = log.deliveries("orders", "g", state="CLAIMED")
         host, executor, pid, group = str(claimed.claimed_by).split("/")
         assert (host, executor, group) == (os.uname().nodename, "driver", "g") and int(pid) != os.getpid()
 
 
 @pytest.mark.shows("S12")
-def test_a_stop_reaches_the_slices_at_once_and_gives_back_the_rest(spark: Any, log: penstock.Log, notes: Path) -> None:
+def test_a_stop_ends_the_slices_at_once_and_releases_the_rest(spark: Any, log: penstock.Log, notes: Path) -> None:
     log.append_many("orders", [{"payload": {"seconds": 0.05}, "type": "t"}] * 400)
-    with running(spark, log, subscription(handlers.slow, batch_seconds=60)) as engine:
-        until(lambda: len(lines(notes)) > 4)
+    with engine_on_spark(spark, log, subscription(handlers.slow, batch_seconds=60)) as engine:
+        wait_until(lambda: len(read_notes(notes)) > 4)
     counts = engine.snapshot()["orders/g"]
     (group,) = log.stats().groups
     assert 0 < counts["published"] == group.published < 400 and counts["released"] > 0
@@ -142,45 +147,41 @@ def test_a_stop_reaches_the_slices_at_once_and_gives_back_the_rest(spark: Any, l
 def test_more_groups_than_slots_all_get_their_turn(spark: Any, log: penstock.Log) -> None:
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 50)
     groups = [subscription(handlers.plain, group=f"g{n}") for n in range(5)]
-    with running(spark, log, *groups) as engine:
-        until(lambda: all(counts["published"] == 50 for counts in engine.snapshot().values()))
-        log.append("orders", {}, type="t")  # everybody has gone to sleep, or is about to
-        until(lambda: all(counts["published"] == 51 for counts in engine.snapshot().values()))
+    with engine_on_spark(spark, log, *groups) as engine:
+        wait_until(lambda: all(counts["published"] == 50 for counts in engine.snapshot().values()))
+        log.append("orders", {}, type="t")  # every slice sleeps, or is about to
+        wait_until(lambda: all(counts["published"] == 51 for counts in engine.snapshot().values()))
     assert {group.published for group in log.stats().groups} == {51}
 
 
 @pytest.mark.shows("K42")
-def test_a_group_that_is_deleted_ends_no_run(spark: Any, log: penstock.Log) -> None:
-    """Its slices wait for a new one; the other groups go on."""
+def test_a_run_survives_a_deleted_group(spark: Any, log: penstock.Log) -> None:
+    """Its slices wait for a new group; other groups continue."""
     both = [subscription(handlers.plain, group=name) for name in ("g", "h")]
-    with running(spark, log, *both) as engine:
+    with engine_on_spark(spark, log, *both) as engine:
         log.append("orders", {}, type="t")
-        until(lambda: published(log, "g") == published(log, "h") == 1)
+        wait_until(lambda: count_published(log, "g") == count_published(log, "h") == 1)
         log.delete_group("orders", "g")
         log.append("orders", {}, type="t")
-        until(lambda: published(log, "h") == 2)
+        wait_until(lambda: count_published(log, "h") == 2)
         log.create_group("orders", "g")
-        until(lambda: published(log, "g") == 2)
-        assert not engine.wait(0), "it ended by itself"
+        wait_until(lambda: count_published(log, "g") == 2)
+        assert not engine.wait(0), "the run ended by itself"
 
 
-def published(log: penstock.Log, group: str) -> int:
-    return log.stats("orders", group).groups[0].published
-
-
-def test_a_slice_tells_the_driver_and_hears_it() -> None:
+def test_a_slice_and_the_driver_exchange_messages() -> None:
     heard: dict[int, dict[str, int]] = {}
     board = Switchboard("127.0.0.1", heard.__setitem__)
     stopped: list[str] = []
     first = Caller(board.line, 1, lambda: stopped.append("first"))
     first.report({"published": 3})
-    until(lambda: heard == {1: {"published": 3}})
+    wait_until(lambda: heard == {1: {"published": 3}})
     first.close()
     second = Caller(board.line, 2, lambda: stopped.append("second"))
     board.stop()
-    until(lambda: stopped == ["second"])
+    wait_until(lambda: stopped == ["second"])
     late = Caller(board.line, 3, lambda: stopped.append("late"))
-    until(lambda: stopped == ["second", "late"])
+    wait_until(lambda: stopped == ["second", "late"])
     second.close()
     late.close()
     board.close()
@@ -188,7 +189,7 @@ def test_a_slice_tells_the_driver_and_hears_it() -> None:
 
 
 def test_a_slice_stops_when_its_driver_is_gone() -> None:
-    """Nobody says stop: the other end of the line just ends."""
+    """No stop is sent: the driver's end of the connection just closes."""
     script = (
         "from penstock.spark.handlers.control import Switchboard\n"
         "board = Switchboard('127.0.0.1', lambda number, counts: print(number, flush=True))\n"
@@ -207,7 +208,7 @@ def test_a_slice_stops_when_its_driver_is_gone() -> None:
         assert stopped.wait(60)
 
 
-def test_a_slice_without_a_line_works_to_the_end_of_its_time(log: penstock.Log) -> None:
+def test_a_slice_without_a_connection_to_the_driver_works_until_its_time_is_up(log: penstock.Log) -> None:
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20)
     one = subscription(handlers.plain)
     declare(log, one, "test")
@@ -220,8 +221,10 @@ def test_a_slice_without_a_line_works_to_the_end_of_its_time(log: penstock.Log) 
 
 
 @pytest.mark.shows("S15")
-def test_a_slice_costs_by_its_leases_and_not_by_its_events(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cause of the figure: no statement and no Spark row for an event that goes well."""
+def test_the_cost_of_a_slice_depends_on_leases_not_on_events(
+    log: penstock.Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A successful event costs no statement and no Spark row."""
     statements = StatementCounter()
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20_000)
     one = subscription(handlers.plain, isolation="inline")

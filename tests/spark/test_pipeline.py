@@ -10,35 +10,28 @@ import pytest
 import penstock
 from penstock import sinks
 from penstock.spark.pipelines.frames import COLUMNS, used_columns
-from tests.conformance.helpers import raw
-from tests.spark.piping import AT_ONCE, drain, fill, pipeline, states, working
-from tests.test_docs import ROOT, blocks
+from tests.support.declarations import RETRY_AT_ONCE, pipeline
+from tests.support.doc_pages import ROOT, blocks
+from tests.support.log_steps import append_orders_of_two_types, count_by_state
+from tests.support.spark_pipeline import (
+    create_numbers_table,
+    run_pipeline_until_drained,
+    running_pipeline,
+    select_offset_and_n,
+    stored_numbers,
+)
 
 pytestmark = pytest.mark.timeout(300)
 
 
-def numbers(batch: Any) -> Any:
-    from pyspark.sql import functions as f
-
-    return batch.select("offset", f.get_json_object(f.col("payload").cast("string"), "$.n").cast("bigint").alias("n"))
-
-
-def make_table(url: str, columns: str = 'n bigint, "offset" bigint') -> None:
-    with raw(url) as sql:
-        sql(f"create table numbers ({columns})")
-
-
-def kept(url: str) -> list[int]:
-    with raw(url) as sql:
-        return sorted(n for (n,) in sql("select n from numbers"))
-
-
 @pytest.mark.shows("S04")
-def test_every_event_passes_once(log: penstock.Log, log_url: str, spark: Any) -> None:
-    fill(log, 3_000)
-    make_table(log_url)
-    counted = drain(log, spark, pipeline(numbers, sinks.Table("numbers"), batch_size=2_000))
-    assert kept(log_url) == list(range(3_000)) and states(log) == {"published": 3_000}
+def test_a_pipeline_writes_every_event_once(log: penstock.Log, log_url: str, spark: Any) -> None:
+    append_orders_of_two_types(log, 3_000)
+    create_numbers_table(log_url)
+    counted = run_pipeline_until_drained(
+        log, spark, pipeline(select_offset_and_n, sinks.Table("numbers"), batch_size=2_000)
+    )
+    assert stored_numbers(log_url) == list(range(3_000)) and count_by_state(log) == {"published": 3_000}
     assert counted["leases"] == 2 and counted["published"] == 3_000
 
 
@@ -47,74 +40,78 @@ def throwing(batch: Any) -> Any:
     from pyspark.sql import functions as f
 
     @f.udf("bigint")
-    def checked(n):  # Spark would read type hints
+    def checked(n):  # no type hints: Spark would use them
         if n == 1_234:
             raise ValueError(f"no such order: {n}")
         return n
 
-    return numbers(batch).withColumn("n", checked("n"))
+    return select_offset_and_n(batch).withColumn("n", checked("n"))
 
 
 @pytest.mark.shows("S04")
 def test_a_function_that_throws_on_one_row_of_100_000_loses_only_that_row(
     postgres_log: penstock.Log, postgres_log_url: str, spark: Any
 ) -> None:
-    fill(postgres_log, 100_000)
-    make_table(postgres_log_url)
-    counted = drain(postgres_log, spark, pipeline(throwing, sinks.Table("numbers")))
-    assert kept(postgres_log_url) == [n for n in range(100_000) if n != 1_234]
-    assert states(postgres_log) == {"published": 99_999, "dead": 1}
+    append_orders_of_two_types(postgres_log, 100_000)
+    create_numbers_table(postgres_log_url)
+    counted = run_pipeline_until_drained(postgres_log, spark, pipeline(throwing, sinks.Table("numbers")))
+    assert stored_numbers(postgres_log_url) == [n for n in range(100_000) if n != 1_234]
+    assert count_by_state(postgres_log) == {"published": 99_999, "dead": 1}
     (dead,) = postgres_log.deliveries("orders", "g", state="DEAD")
     assert dead.json() == {"n": 1_234} and dead.last_error == "ValueError: no such order: 1234"
     assert (dead.error_code, dead.attempts, dead.failures) == ("ValueError", 2, 2)
-    assert counted["leases"] == 2, "everything else was settled with the first lease, and then there was the retry"
+    assert counted["leases"] == 2, "one lease for everything else, and one for the retry"
 
 
 def dying(batch: Any) -> Any:
     from pyspark.sql import functions as f
 
     @f.udf("bigint")
-    def checked(n):  # Spark would read type hints
+    def checked(n):  # no type hints: Spark would use them
         import os
 
         if n in (7, 20):
             os._exit(3)
         return n
 
-    return numbers(batch).withColumn("n", checked("n"))
+    return select_offset_and_n(batch).withColumn("n", checked("n"))
 
 
 @pytest.mark.shows("S04")
 def test_a_worker_that_dies_is_traced_to_its_event(log: penstock.Log, log_url: str, spark: Any) -> None:
-    fill(log, 40)
-    make_table(log_url)
-    drain(log, spark, pipeline(dying, sinks.Table("numbers"), types=["order.*"]))
-    assert kept(log_url) == [n for n in range(40) if n not in (7, 20)]
+    append_orders_of_two_types(log, 40)
+    create_numbers_table(log_url)
+    run_pipeline_until_drained(log, spark, pipeline(dying, sinks.Table("numbers"), types=["order.*"]))
+    assert stored_numbers(log_url) == [n for n in range(40) if n not in (7, 20)]
     found = {one.json()["n"]: one for one in log.deliveries("orders", "g", state="DEAD")}
     assert {*found} == {7, 20} and all(one.error_code == "process_died" for one in found.values())
 
 
 def casting(batch: Any) -> Any:
-    """SQL that refuses one row, behind a shuffle: nobody can say which partition it came from."""
-    return numbers(batch).repartition(3, "n").selectExpr("offset", "cast(if(n = 11, 'eleven', n) as bigint) as n")
+    """SQL that fails on one row after a shuffle, so the partition does not tell which events it came from."""
+    return (
+        select_offset_and_n(batch)
+        .repartition(3, "n")
+        .selectExpr("offset", "cast(if(n = 11, 'eleven', n) as bigint) as n")
+    )
 
 
 @pytest.mark.shows("S04")
-def test_sql_that_refuses_a_row_behind_a_shuffle(log: penstock.Log, log_url: str, spark: Any) -> None:
-    fill(log, 100)
-    make_table(log_url)
-    drain(log, spark, pipeline(casting, sinks.Table("numbers")))
-    assert kept(log_url) == [n for n in range(100) if n != 11]
+def test_a_row_that_fails_after_a_shuffle_fails_only_its_event(log: penstock.Log, log_url: str, spark: Any) -> None:
+    append_orders_of_two_types(log, 100)
+    create_numbers_table(log_url)
+    run_pipeline_until_drained(log, spark, pipeline(casting, sinks.Table("numbers")))
+    assert stored_numbers(log_url) == [n for n in range(100) if n != 11]
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert dead.error_code == "CAST_INVALID_INPUT" and "'eleven'" in str(dead.last_error)
     assert "\tat " not in str(dead.last_error)
 
 
 def judging(batch: Any) -> Any:
-    """Two rows for every event; one of them says what is wrong with every tenth."""
+    """Two rows for every event; for every tenth event one of them has an error."""
     from pyspark.sql import functions as f
 
-    both = numbers(batch).withColumn("copy", f.explode(f.array(f.lit(0), f.lit(1))))
+    both = select_offset_and_n(batch).withColumn("copy", f.explode(f.array(f.lit(0), f.lit(1))))
     wrong = (f.col("n") % 10 == 3) & (f.col("copy") == 1)
     judged = both.withColumn("_error", f.when(wrong, f.concat(f.lit("odd number "), f.col("n"))))
     return judged.where("n <> 5").drop("copy")
@@ -122,104 +119,116 @@ def judging(batch: Any) -> Any:
 
 @pytest.mark.shows("S04")
 def test_rows_with_an_error_fail_their_events_one_by_one(log: penstock.Log, log_url: str, spark: Any) -> None:
-    fill(log, 200)
-    make_table(log_url)
-    drain(log, spark, pipeline(judging, sinks.Table("numbers")))
+    append_orders_of_two_types(log, 200)
+    create_numbers_table(log_url)
+    run_pipeline_until_drained(log, spark, pipeline(judging, sinks.Table("numbers")))
     good = [n for n in range(200) if n % 10 != 3 and n != 5]
-    assert kept(log_url) == sorted(good * 2), "none of the rows of a failed event is there, and both of the others"
-    assert states(log) == {"published": 180, "dead": 20}, "an event without rows is done"
+    assert stored_numbers(log_url) == sorted(good * 2), (
+        "must hold both rows of every good event and none of a failed one"
+    )
+    assert count_by_state(log) == {"published": 180, "dead": 20}, "an event without rows must be published"
     dead = {one.json()["n"]: one for one in log.deliveries("orders", "g", state="DEAD", limit=100)}
     assert {*dead} == {n for n in range(200) if n % 10 == 3}
     assert dead[13].last_error == "odd number 13" and dead[13].failures == 2
 
 
 def crowded(batch: Any) -> Any:
-    """Every other event is poisonous."""
-    return numbers(batch).selectExpr("offset", "if(n % 2 = 0, n, raise_error(concat('odd ', n))) as n")
+    """Every other event fails."""
+    return select_offset_and_n(batch).selectExpr("offset", "if(n % 2 = 0, n, raise_error(concat('odd ', n))) as n")
 
 
 @pytest.mark.shows("S04")
-def test_what_the_jobs_of_a_lease_do_not_reach_comes_back(
+def test_events_beyond_the_job_limit_of_a_lease_are_released(
     postgres_log: penstock.Log, postgres_log_url: str, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.spark.pipelines.bisect.PIPELINE_JOBS", 6)
-    fill(postgres_log, 12)
-    make_table(postgres_log_url)
-    counted = drain(
+    append_orders_of_two_types(postgres_log, 12)
+    create_numbers_table(postgres_log_url)
+    counted = run_pipeline_until_drained(
         postgres_log, spark, pipeline(crowded, sinks.Table("numbers"), retry=penstock.Retry(max_attempts=1))
     )
-    assert kept(postgres_log_url) == list(range(0, 12, 2)) and states(postgres_log) == {"published": 6, "dead": 6}
-    assert counted["released"] > 0, "no lease had jobs enough"
+    assert stored_numbers(postgres_log_url) == list(range(0, 12, 2)) and count_by_state(postgres_log) == {
+        "published": 6,
+        "dead": 6,
+    }
+    assert counted["released"] > 0, "some events must be released, because a lease may have only so many jobs"
     assert "odd 7" in {str(one.last_error).rpartition(": ")[2] for one in postgres_log.deliveries("orders", "g")}
 
 
-def test_a_long_batch_is_given_back_when_the_pipeline_stops(
+def test_a_long_batch_is_released_when_the_pipeline_stops(
     postgres_log: penstock.Log, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import threading
 
     monkeypatch.setattr("penstock.spark.pipelines.worker._GRACE_SECONDS", 0.5)
-    fill(postgres_log, 10)
+    append_orders_of_two_types(postgres_log, 10)
     begun = threading.Event()
 
     def slow(batch: Any) -> Any:
         from pyspark.sql import functions as f
 
         @f.udf("bigint")
-        def waiting(n):  # Spark would read type hints
+        def waiting(n):  # no type hints: Spark would use them
             import time
 
             time.sleep(60)
             return n
 
-        return numbers(batch).withColumn("n", waiting("n"))
+        return select_offset_and_n(batch).withColumn("n", waiting("n"))
 
     def keep(rows: Any, batch_id: str) -> None:
         begun.set()
         rows.collect()
 
-    with working(postgres_log, spark, pipeline(slow, sinks.ForeachBatch(keep))) as worker:
+    with running_pipeline(postgres_log, spark, pipeline(slow, sinks.ForeachBatch(keep))) as worker:
         assert begun.wait(60) and worker.busy
     assert worker.counters.snapshot()["released"] == 10
     lease = postgres_log.claim("orders", "g", claimed_by="next")
     assert lease is not None and len(lease) == 10 and {one.attempts for one in lease.events} == {2}
 
 
-# --- what is refused at the start ------------------------------------------------------------------------------------
+# --- what is refused at the start -------------------------------------------------------------------------------------
 
 
 def refused(log: penstock.Log, spark: Any, function: Any, sink: Any) -> str:
-    with pytest.raises(penstock.PenstockError) as caught, working(log, spark, pipeline(function, sink)):
+    with pytest.raises(penstock.PenstockError) as caught, running_pipeline(log, spark, pipeline(function, sink)):
         pass
     assert isinstance(caught.value, penstock.errors.InvalidPipeline)
-    assert [one.group_name for one in log.groups()] == [], "nothing was declared, and nothing claimed"
+    assert [one.group_name for one in log.groups()] == [], "must not declare or claim anything"
     return str(caught.value.message)
 
 
-def test_what_is_wrong_with_function_and_sink_is_said_at_the_start(
+def test_errors_of_function_and_sink_are_reported_at_the_start(
     log: penstock.Log, log_url: str, spark: Any, tmp_path: Any
 ) -> None:
     from pyspark.sql import functions as f
 
-    fill(log, 5)
+    append_orders_of_two_types(log, 5)
     table = sinks.Table("numbers")
-    assert "no table 'numbers'" in refused(log, spark, numbers, table)
-    make_table(log_url, "n bigint not null")
-    assert "no column 'm'" in refused(log, spark, lambda batch: numbers(batch).withColumn("m", f.lit(1)), table)
+    assert "no table 'numbers'" in refused(log, spark, select_offset_and_n, table)
+    create_numbers_table(log_url, "n bigint not null")
+    assert "no column 'm'" in refused(
+        log, spark, lambda batch: select_offset_and_n(batch).withColumn("m", f.lit(1)), table
+    )
     assert "nope" in refused(log, spark, lambda batch: batch.select("nope"), table)
     assert "not a DataFrame" in refused(log, spark, lambda batch: [1], table)
     assert "no `offset`" in refused(log, spark, lambda batch: batch.selectExpr("1 as n", "'x' as _error"), table)
     upsert = sinks.Table("numbers", mode="upsert", keys=["n"])
-    assert "does not take these rows" in refused(log, spark, numbers, upsert), "there is no unique index on n"
+    assert "does not take these rows" in refused(log, spark, select_offset_and_n, upsert), (
+        "there is no unique index on n"
+    )
     assert "event_id" in refused(log, spark, lambda batch: batch, sinks.Stream("copies"))
-    assert "no column `type`" in refused(log, spark, numbers, sinks.Stream("copies"))
+    assert "no column `type`" in refused(log, spark, select_offset_and_n, sinks.Stream("copies"))
     (tmp_path / "file").touch()
-    assert "cannot be written" in refused(log, spark, numbers, sinks.Parquet(str(tmp_path / "file")))
+    assert "cannot be written" in refused(log, spark, select_offset_and_n, sinks.Parquet(str(tmp_path / "file")))
 
 
 def test_an_ordered_group_is_refused(log: penstock.Log, spark: Any) -> None:
-    log.create_group("orders", "g", ordering="key", retry=AT_ONCE)
-    with pytest.raises(penstock.OrderedGroup), working(log, spark, pipeline(numbers, sinks.Table("numbers"))):
+    log.create_group("orders", "g", ordering="key", retry=RETRY_AT_ONCE)
+    with (
+        pytest.raises(penstock.OrderedGroup),
+        running_pipeline(log, spark, pipeline(select_offset_and_n, sinks.Table("numbers"))),
+    ):
         pass
 
 
@@ -227,7 +236,7 @@ def test_no_password_is_in_the_plan(postgres_log: penstock.Log, spark: Any) -> N
     from penstock.spark.pipelines.frames import frame
     from penstock.spark.secrets import hide
 
-    fill(postgres_log, 1)
+    append_orders_of_two_types(postgres_log, 1)
     postgres_log.create_group("orders", "g")
     lease = postgres_log.try_claim_unread("orders", "g", limit=1, claimed_by="w")
     assert isinstance(lease, penstock.Lease) and len(lease) == 0 and lease.row.members == 1
@@ -239,7 +248,7 @@ def test_no_password_is_in_the_plan(postgres_log: penstock.Log, spark: Any) -> N
 
 @pytest.mark.shows("O09")
 def test_the_examples_of_the_page_run(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All blocks of docs/how-to/pipelines.md, and then everything that they declare."""
+    """Run all blocks of docs/how-to/pipelines.md, then everything they declare."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "docs"}
     for block in blocks((ROOT / "docs/how-to/pipelines.md").read_text(encoding="utf-8")):
@@ -248,13 +257,13 @@ def test_the_examples_of_the_page_run(spark: Any, tmp_path: Path, monkeypatch: p
     outcome = names["app"].run(until_drained=True, spark=spark)
     assert not outcome.paused
     with names["app"].open() as log:
-        assert states(log, "orders", "archive") == {"published": 100}
-        assert states(log, "orders", "checked") == {"published": 95, "dead": 5}
+        assert count_by_state(log, "orders", "archive") == {"published": 100}
+        assert count_by_state(log, "orders", "checked") == {"published": 95, "dead": 5}
         assert len(log.read("checked-orders", limit=200)) == 95
 
 
 def test_only_the_columns_that_are_used_are_read(spark: Any) -> None:
-    assert list(used_columns(spark, numbers)) == ["offset", "payload"]
+    assert list(used_columns(spark, select_offset_and_n)) == ["offset", "payload"]
     assert list(used_columns(spark, lambda batch: batch.where("event_type = 'x'").select("stream"))) == [
         "offset",
         "event_type",
@@ -264,15 +273,15 @@ def test_only_the_columns_that_are_used_are_read(spark: Any) -> None:
     assert list(used_columns(spark, lambda batch: batch.limit(batch.count()))) == list(COLUMNS)
 
 
-def test_a_column_that_is_used_after_all_is_read_after_all(log: penstock.Log, log_url: str, spark: Any) -> None:
-    """A function that shows another face at the start."""
+def test_a_column_that_is_first_used_later_is_still_read(log: penstock.Log, log_url: str, spark: Any) -> None:
+    """A function that uses other columns at the start than later."""
     calls: list[int] = []
 
     def fickle(batch: Any) -> Any:
         calls.append(1)
-        return batch.selectExpr("offset", "-1l as n") if len(calls) <= 2 else numbers(batch)
+        return batch.selectExpr("offset", "-1l as n") if len(calls) <= 2 else select_offset_and_n(batch)
 
-    fill(log, 50)
-    make_table(log_url)
-    drain(log, spark, pipeline(fickle, sinks.Table("numbers")))
-    assert kept(log_url) == list(range(50)) and states(log) == {"published": 50}
+    append_orders_of_two_types(log, 50)
+    create_numbers_table(log_url)
+    run_pipeline_until_drained(log, spark, pipeline(fickle, sinks.Table("numbers")))
+    assert stored_numbers(log_url) == list(range(50)) and count_by_state(log) == {"published": 50}

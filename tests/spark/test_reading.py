@@ -1,4 +1,4 @@
-"""Events as Spark's tasks read them: as Arrow, in pieces, the same on both stores."""
+"""Events as Spark's tasks read them: Arrow, in pieces, the same on both stores."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_retried_rows_and_lanes_are_read_in_pieces_too(log: penstock.Log) -> Non
     assert pa.concat_tables(pieces)["event_id"].to_pylist() == [str(one) for one in ids[:5]]
 
 
-def test_a_range_of_a_stream(log: penstock.Log) -> None:
+def test_a_range_reads_the_events_between_two_offsets(log: penstock.Log) -> None:
     ids = _fill(log)
     first = log.read("orders", limit=1)[0].offset
     table = pa.Table.from_batches(arrow.read_range(log, "orders", first, first + 10))

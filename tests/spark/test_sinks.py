@@ -1,4 +1,4 @@
-"""Sinks: what they take, and that rows get there once, whenever the driver dies."""
+"""Sinks: what they accept, and that every row arrives once, whenever the driver dies."""
 
 from __future__ import annotations
 
@@ -14,26 +14,16 @@ import pytest
 
 import penstock
 from penstock import sinks
-from penstock.log.pipelines import PipelineStore
-from tests.conformance.helpers import raw
-from tests.spark import crashing
-from tests.spark.piping import drain, fill, pipeline, states
+from penstock.log.pipelines import PipelineStore, StagedRow
+from tests.support.children import killed_driver
+from tests.support.declarations import pipeline
+from tests.support.driver_kill import check_every_row_arrives_once, delivered_numbers, prepare_pipeline
+from tests.support.log_steps import append_orders_of_two_types, count_by_state
+from tests.support.raw_sql import raw
 from tests.support.roles import worker_role
+from tests.support.spark_pipeline import run_pipeline_until_drained, select_offset_and_n, staged_leftovers
 
 pytestmark = pytest.mark.timeout(300)
-
-
-def numbers(batch: Any) -> Any:
-    from pyspark.sql import functions as f
-
-    return batch.select("offset", f.get_json_object(f.col("payload").cast("string"), "$.n").cast("bigint").alias("n"))
-
-
-def left_over(url: str) -> list[int]:
-    """How much lies about that nobody needs."""
-    tables = ("staging_attempts", "staged", "staged_rows", "renames")
-    with raw(url) as sql:
-        return [sql(f"select count(*) from penstock.{table}")[0][0] for table in tables]
 
 
 @pytest.mark.shows("S05")
@@ -41,49 +31,40 @@ def left_over(url: str) -> list[int]:
     ("kind", "when", "block"),
     [("table", "before", "settled"), ("stream", "after", "settled"), ("parquet", "after", "settled")],
 )
-def test_a_driver_is_killed_and_every_row_is_there_once(
+def test_a_killed_driver_leaves_every_row_once(
     postgres_log: penstock.Log, postgres_log_url: str, spark: Any, tmp_path: Path, kind: str, when: str, block: str
 ) -> None:
     """Every step of every sink is in tests/prove."""
-    check_killed(postgres_log, postgres_log_url, spark, str(tmp_path / "lake"), kind, when, block)
-
-
-def check_killed(log: penstock.Log, url: str, spark: Any, place: str, kind: str, when: str, block: str) -> None:
-    crashing.prepare(log, url, kind)
-    crashing.killed(url, kind, place, when, block)
-    drain(log, spark, crashing.declared(kind, place))
-    assert states(log) == {"published": crashing.EVENTS}
-    assert crashing.brought(log, url, kind, place, spark) == list(range(crashing.EVENTS))
-    drain(log, spark, crashing.declared(kind, place))  # what died with the first driver is cleaned up
-    assert left_over(url) == [0, 0, 0, 0]
-    assert not list(Path(place).glob("_penstock/*"))
+    check_every_row_arrives_once(postgres_log, postgres_log_url, spark, str(tmp_path / "lake"), kind, when, block)
 
 
 @pytest.mark.parametrize("kind", ["upsert", "stream", "parquet"])
-def test_the_worker_role_is_enough(
+def test_the_worker_role_suffices(
     postgres_log: penstock.Log, postgres_log_url: str, spark: Any, tmp_path: Path, kind: str
 ) -> None:
     place = str(tmp_path / "lake")
-    crashing.prepare(postgres_log, postgres_log_url, kind)
+    prepare_pipeline(postgres_log, postgres_log_url, kind)
     with worker_role(postgres_log_url) as (url, owner):
         if kind == "upsert":
             owner.execute(f"grant select, insert, update on numbers to {urlsplit(url).username}")  # type: ignore[arg-type]
         with penstock.open(url) as log:
-            drain(log, spark, crashing.declared(kind, place))
-    assert crashing.brought(postgres_log, postgres_log_url, kind, place, spark) == list(range(crashing.EVENTS))
+            run_pipeline_until_drained(log, spark, killed_driver.declared(kind, place))
+    assert delivered_numbers(postgres_log, postgres_log_url, kind, place, spark) == list(range(killed_driver.EVENTS))
 
 
 @pytest.mark.shows("S05")
 def test_an_upsert_keeps_what_the_last_event_says(log: penstock.Log, log_url: str, spark: Any) -> None:
-    fill(log, 50)
+    append_orders_of_two_types(log, 50)
     with raw(log_url) as sql:
         sql("create table last (k bigint primary key, n bigint, note text default 'mine')")
         sql("insert into last (k, n) values (1, -1)")
 
     def by_key(batch: Any) -> Any:
-        return numbers(batch).selectExpr("offset", "n % 5 as k", "n")
+        return select_offset_and_n(batch).selectExpr("offset", "n % 5 as k", "n")
 
-    drain(log, spark, pipeline(by_key, sinks.Table("last", mode="upsert", keys=["k"]), batch_size=30))
+    run_pipeline_until_drained(
+        log, spark, pipeline(by_key, sinks.Table("last", mode="upsert", keys=["k"]), batch_size=30)
+    )
     with raw(log_url) as sql:
         assert sorted(sql("select k, n, note from last")) == [(k, 45 + k, "mine") for k in range(5)]
 
@@ -92,7 +73,7 @@ def test_an_upsert_keeps_what_the_last_event_says(log: penstock.Log, log_url: st
 def test_values_of_every_kind_reach_a_table(log: penstock.Log, log_url: str, spark: Any) -> None:
     from pyspark.sql import functions as f
 
-    fill(log, 1)
+    append_orders_of_two_types(log, 1)
     postgres = log_url.startswith("postgresql")
     kinds = "at text, bytes blob, exact text, odd real, nested text"
     if postgres:
@@ -114,7 +95,7 @@ def test_values_of_every_kind_reach_a_table(log: penstock.Log, log_url: str, spa
             f.lit(None).cast("string").alias("empty"),
         )
 
-    drain(log, spark, pipeline(every, sinks.Table("kinds")))
+    run_pipeline_until_drained(log, spark, pipeline(every, sinks.Table("kinds")))
     with raw(log_url) as sql:
         ((text, yes, big, day, at, data, exact, odd, nested, empty),) = sql("select * from kinds")
     assert (text, bool(yes), big, str(day), bytes(data)) == ('O\'Neil "x" ü ?', True, 2**62, "2026-02-03", b"\x00\xff")
@@ -125,11 +106,13 @@ def test_values_of_every_kind_reach_a_table(log: penstock.Log, log_url: str, spa
 
 @pytest.mark.shows("S04")
 def test_a_row_that_the_table_refuses_fails_its_event_alone(log: penstock.Log, log_url: str, spark: Any) -> None:
-    fill(log, 40)
+    append_orders_of_two_types(log, 40)
     with raw(log_url) as sql:
         sql("create table small (n bigint check (n <> 17))")
-    drain(log, spark, pipeline(lambda batch: numbers(batch).select("n"), sinks.Table("small")))
-    assert states(log) == {"published": 39, "dead": 1}
+    run_pipeline_until_drained(
+        log, spark, pipeline(lambda batch: select_offset_and_n(batch).select("n"), sinks.Table("small"))
+    )
+    assert count_by_state(log) == {"published": 39, "dead": 1}
     with raw(log_url) as sql:
         assert sorted(n for (n,) in sql("select n from small")) == [n for n in range(40) if n != 17]
     (dead,) = log.deliveries("orders", "g", state="DEAD")
@@ -141,15 +124,15 @@ def test_a_row_that_the_table_refuses_fails_its_event_alone(log: penstock.Log, l
 def test_rows_become_events_of_another_stream(log: penstock.Log, spark: Any) -> None:
     from pyspark.sql import functions as f
 
-    fill(log, 20)
+    append_orders_of_two_types(log, 20)
 
     def totals(batch: Any) -> Any:
-        judged = numbers(batch).withColumn("_error", f.when(f.col("n") == 4, "not four"))
+        judged = select_offset_and_n(batch).withColumn("_error", f.when(f.col("n") == 4, "not four"))
         return judged.withColumn("customer", f.concat(f.lit("c-"), f.col("n") % 3)).withColumn(
             "headers", f.create_map(f.lit("tenant"), f.lit("eu"))
         )
 
-    drain(log, spark, pipeline(totals, sinks.Stream("totals", type="total", key="customer")))
+    run_pipeline_until_drained(log, spark, pipeline(totals, sinks.Stream("totals", type="total", key="customer")))
     found = {one.json()["n"]: one for one in log.read("totals", limit=100)}
     assert {*found} == {n for n in range(20) if n != 4}
     assert found[7].json() == {"n": 7, "customer": "c-1"} and found[7].event_type == "total"
@@ -181,8 +164,10 @@ def bucket(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_parquet_in_an_object_store(postgres_log: penstock.Log, spark: Any, bucket: str) -> None:
     from pyarrow import fs, parquet
 
-    fill(postgres_log, 500)
-    drain(postgres_log, spark, pipeline(numbers, sinks.Parquet(bucket), batch_size=300))
+    append_orders_of_two_types(postgres_log, 500)
+    run_pipeline_until_drained(
+        postgres_log, spark, pipeline(select_offset_and_n, sinks.Parquet(bucket), batch_size=300)
+    )
     files, root = fs.FileSystem.from_uri(bucket)
     table = parquet.read_table(root, filesystem=files)
     assert sorted(table["n"].to_pylist()) == list(range(500))
@@ -190,8 +175,8 @@ def test_parquet_in_an_object_store(postgres_log: penstock.Log, spark: Any, buck
     assert [one for one in hidden if one.type == fs.FileType.File] == []
 
 
-def test_a_batch_of_your_own_has_a_name_for_its_events(postgres_log: penstock.Log, spark: Any) -> None:
-    fill(postgres_log, 30)
+def test_foreach_batch_gets_a_name_that_identifies_its_events(postgres_log: penstock.Log, spark: Any) -> None:
+    append_orders_of_two_types(postgres_log, 30)
     seen: dict[str, list[int]] = {}
 
     def keep(rows: Any, batch_id: str) -> None:
@@ -200,25 +185,25 @@ def test_a_batch_of_your_own_has_a_name_for_its_events(postgres_log: penstock.Lo
         if found[0] == 0 and len(found) > 5:
             raise ValueError("too many at once")
 
-    drain(postgres_log, spark, pipeline(numbers, sinks.ForeachBatch(keep), batch_size=20))
-    assert states(postgres_log) == {"published": 30}
+    run_pipeline_until_drained(
+        postgres_log, spark, pipeline(select_offset_and_n, sinks.ForeachBatch(keep), batch_size=20)
+    )
+    assert count_by_state(postgres_log) == {"published": 30}
     assert seen.pop("orders/g/0-20") == list(range(20)) and seen.pop("orders/g/20-30") == list(range(20, 30))
-    assert len(seen) > 1, "what it refused came again in pieces"
+    assert len(seen) > 1, "a refused batch must come again in pieces"
     for name, found in seen.items():
         low, high = map(int, name.removeprefix("orders/g/").split("-"))
-        assert found == list(range(low, high)), "a name says which events are in the batch"
+        assert found == list(range(low, high)), "the name must identify the events of the batch"
     assert sorted(n for found in seen.values() if len(found) <= 5 or found[0] for n in found) == list(range(20))
 
 
-def test_what_dead_drivers_put_aside_is_dropped(log: penstock.Log, log_url: str, spark: Any) -> None:
-    from penstock.log.pipelines import StagedRow
-
-    fill(log, 3)
+def test_rows_staged_by_dead_drivers_are_dropped(log: penstock.Log, log_url: str, spark: Any) -> None:
+    append_orders_of_two_types(log, 3)
     log.create_group("orders", "g", retry=penstock.Retry(max_attempts=2, base_seconds=0, jitter=0))
     lease = log.claim("orders", "g", claimed_by="dead")
     assert lease is not None
-    staged = PipelineStore(log.store)
-    assert staged.stage_rows(lease.id, [[StagedRow(1, b'{"n":1}')], [StagedRow(None, b'{"n":2}')]]).events == 2
-    assert staged.drop_leftovers() == 0 and left_over(log_url)[2] == 2, "its lease is open: it may still be wanted"
+    aside = PipelineStore(log.store)
+    assert aside.stage_rows(lease.id, [[StagedRow(1, b'{"n":1}')], [StagedRow(None, b'{"n":2}')]]).events == 2
+    assert aside.drop_leftovers() == 0 and staged_leftovers(log_url)[2] == 2, "rows of an open lease must be kept"
     lease.release()
-    assert staged.drop_leftovers() == 1 and left_over(log_url) == [0, 0, 0, 0]
+    assert aside.drop_leftovers() == 1 and staged_leftovers(log_url) == [0, 0, 0, 0]

@@ -1,4 +1,4 @@
-"""`spark.read.format("penstock")`: events, deliveries, dead letters and attempts, up to the horizon, in equal parts."""
+"""`spark.read.format("penstock")`: events, deliveries, dead letters and attempts, in equal parts up to the horizon."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.spark import machine
 from penstock.spark.source import shapes
 from penstock.spark.source.batch import PushingReader
 from penstock.spark.source.options import parse_read
-from tests.conformance.helpers import orders
+from tests.support.log_steps import append_orders
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -50,18 +50,18 @@ def sizes(frame: DataFrame) -> list[int]:
 
 @pytest.fixture(params=["true", "false"], ids=["pushes", "pushes-nothing"])
 def pushing(request: pytest.FixtureRequest, spark: Any) -> Any:
-    """A session that pushes filters into Python data sources, as ours do, and one that does not, the default."""
+    """A session that pushes filters into Python data sources, as ours do, and one that does not (the default)."""
     before = spark.conf.get(PUSHDOWN)
     spark.conf.set(PUSHDOWN, request.param)
     yield request.param == "true"
     spark.conf.set(PUSHDOWN, before)
 
 
-# --- events ----------------------------------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S06")
-def test_events_come_as_they_were_appended(spark: Any, log: penstock.Log, log_url: str) -> None:
+def test_events_are_read_as_they_were_appended(spark: Any, log: penstock.Log, log_url: str) -> None:
     due = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
     log.append("other", {}, type="t")
     log.append("orders", {"n": 1}, type="order.created", ordering_key="k", partition_key="p")
@@ -91,29 +91,29 @@ def test_events_come_as_they_were_appended(spark: Any, log: penstock.Log, log_ur
 
 @pytest.mark.shows("S06")
 def test_partitions_are_equal_though_streams_share_the_offsets(spark: Any, log: penstock.Log, log_url: str) -> None:
-    orders(log, 300)
-    orders(log, 2_000, stream="other")
-    for _ in range(50):  # interleaved: one in twenty
-        orders(log, 2)
-        orders(log, 38, stream="other")
-    orders(log, 400)
+    append_orders(log, 300)
+    append_orders(log, 2_000, stream="other")
+    for _ in range(50):  # interleaved, one in twenty
+        append_orders(log, 2)
+        append_orders(log, 38, stream="other")
+    append_orders(log, 400)
     assert sizes(load(spark, log_url, partitions=4)) == [200, 200, 200, 200]
     assert sizes(load(spark, log_url, partitions=3)) == [266, 267, 267]
-    assert sizes(load(spark, log_url)) == [800], "a few events are not worth more tasks"
+    assert sizes(load(spark, log_url)) == [800], "a few events do not need more tasks"
     assert sizes(load(spark, log_url, stream="other", partitions=2)) == [1950, 1950]
     assert load(spark, log_url, stream="nobody").count() == 0
 
 
 @pytest.mark.shows("S06")
-def test_counts_that_are_known_already_are_not_counted_again(log: penstock.Log) -> None:
-    """Cuts are equal with the running count of the log, without it, and from the middle of a block on."""
+def test_partitions_use_known_counts(log: penstock.Log) -> None:
+    """Partitions are equal with the log's running count, without it, and from the middle of a block."""
     for size in (9_000, 7_000, 4_000):
-        orders(log, size)
-        orders(log, 4_000, stream="other")
+        append_orders(log, size)
+        append_orders(log, 4_000, stream="other")
     places = [event.offset for event in log.read("orders", limit=100_000)]
 
     def shares(low: int) -> list[int]:
-        """How many events each of seven ranges has."""
+        """The number of events in each of seven ranges."""
         with log.store.transaction(write=False) as tx:
             ranges = partitions.cut(tx, "orders", low, places[-1], 7, exactly=True)
         assert (ranges[0][0], ranges[-1][1]) == (low, places[-1])
@@ -126,7 +126,9 @@ def test_counts_that_are_known_already_are_not_counted_again(log: penstock.Log) 
     log.reap()
     with log.store.transaction(write=False) as tx:
         known = tx.rows("source.counted", stream="orders", low=0, high=places[-1])
-    assert [(row.upto, row.events) for row in known] == [(20_000, 16_000)], "a step once it has grown enough"
+    assert [(row.upto, row.events) for row in known] == [(20_000, 16_000)], (
+        "a step must be added once the log has grown enough"
+    )
     assert [shares(low) for low in starts] == without
 
 
@@ -145,23 +147,23 @@ def test_reading_stops_at_the_horizon(spark: Any, postgres_log: penstock.Log, po
 
 
 @pytest.mark.shows("S06")
-def test_a_loaded_frame_stays_as_it_is(spark: Any, log: penstock.Log, log_url: str) -> None:
-    orders(log, 3)
+def test_a_loaded_frame_does_not_change(spark: Any, log: penstock.Log, log_url: str) -> None:
+    append_orders(log, 3)
     frame = load(spark, log_url)
     assert frame.count() == 3
-    orders(log, 2)
+    append_orders(log, 2)
     assert frame.count() == 3 and load(spark, log_url).count() == 5
 
 
-# --- deliveries, dead letters, attempts ------------------------------------------------------------------------------
+# --- deliveries, dead letters, attempts -------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def worked(log: penstock.Log) -> penstock.Log:
-    """Ten orders: in group a two are published, one is dead, one retries, six wait; group b has begun nothing."""
-    orders(log, 5, headers={"tenant": "eu"})
-    orders(log, 3, stream="other")
-    orders(log, 5)
+    """Ten orders: in group a two are published, one dead, one retried and six pending; group b has not started."""
+    append_orders(log, 5, headers={"tenant": "eu"})
+    append_orders(log, 3, stream="other")
+    append_orders(log, 5)
     for name in ("a", "b"):
         log.create_group("orders", name, retry=penstock.Retry(base_seconds=3600))
     log.create_group("other", "a")
@@ -211,7 +213,7 @@ def test_dead_letters_bring_their_payload(spark: Any, worked: penstock.Log, log_
 
 
 @pytest.mark.shows("S06")
-def test_attempts_that_failed(spark: Any, worked: penstock.Log, log_url: str) -> None:
+def test_failed_attempts_can_be_read(spark: Any, worked: penstock.Log, log_url: str) -> None:
     found = load(spark, log_url, what="attempts", group="a").orderBy("offset").collect()
     assert [(row["outcome"], row["error"], row["attempt"], row["claimed_by"]) for row in found] == [
         ("failed", "not yet", 1, "w-1"),
@@ -220,7 +222,7 @@ def test_attempts_that_failed(spark: Any, worked: penstock.Log, log_url: str) ->
     assert [row["event_type"] for row in found] == ["order.created"] * 2
 
 
-# --- less than everything --------------------------------------------------------------------------------------------
+# --- less than everything ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S06")
@@ -247,7 +249,7 @@ def test_options_that_narrow_a_read(spark: Any, log: penstock.Log, log_url: str)
 def test_filters_are_right_whether_the_session_pushes_them_or_not(
     spark: Any, log: penstock.Log, log_url: str, pushing: bool
 ) -> None:
-    """One loaded frame, filtered in two ways in one query: what is pushed for one must not narrow the other."""
+    """One loaded frame, filtered in two ways in one query: filters pushed for one must not affect the other."""
     log.append_many("orders", [{"payload": {"n": n}, "type": f"order.{n % 3}"} for n in range(30)])
     first = log.read("orders", limit=1)[0].offset
     frame = load(spark, log_url)
@@ -280,15 +282,15 @@ def test_filters_that_are_asked_for_reach_the_database(
         assert frame.count() == count, condition
     left = load(spark, log_url, pushdown="true").where(f"offset > {first + 3}")
     plan = left._jdf.queryExecution().executedPlan().toString()
-    assert (f"> {first + 3}" in plan) is not pushing, "Spark filters itself only what was not pushed"
+    assert (f"> {first + 3}" in plan) is not pushing, "Spark must evaluate only filters that were not pushed"
 
 
 @pytest.mark.shows("S06")
-def test_what_is_pushed_is_not_read(worked: penstock.Log, log_url: str) -> None:
+def test_pushed_filters_limit_what_is_read(worked: penstock.Log, log_url: str) -> None:
     schema = StructType([StructField("offset", LongType()), StructField("event_type", StringType())])
 
     def read(what: str, *filters: Any) -> tuple[int, list[Any]]:
-        """How many rows come, and which filters are left to Spark."""
+        """How many rows are read, and which filters are left to Spark."""
         reader = PushingReader(parse_read({"url": log_url, "stream": "orders", "what": what}), schema)
         rest = list(reader.pushFilters(list(filters)))
         return sum(len(batch) for piece in reader.partitions() for batch in reader.read(piece)), rest
@@ -304,7 +306,7 @@ def test_what_is_pushed_is_not_read(worked: penstock.Log, log_url: str) -> None:
     assert read("deliveries", unknown) == (20, [unknown])
 
 
-# --- refusals --------------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S06")
@@ -331,7 +333,9 @@ def test_what_is_pushed_is_not_read(worked: penstock.Log, log_url: str) -> None:
     ],
     ids=lambda one: "-".join(map(str, one)) if isinstance(one, dict) else "",
 )
-def test_what_is_wrong_is_said_in_plain_words(spark: Any, tmp_path: Path, options: dict[str, str], words: str) -> None:
+def test_invalid_options_are_refused_with_clear_errors(
+    spark: Any, tmp_path: Path, options: dict[str, str], words: str
+) -> None:
     url = f"sqlite:///{tmp_path}/log.db"
     with pytest.raises(AnalysisException) as caught:
         load(spark, **{"url": url, **options}).count()
@@ -339,14 +343,14 @@ def test_what_is_wrong_is_said_in_plain_words(spark: Any, tmp_path: Path, option
 
 
 @pytest.mark.shows("S06")
-def test_a_schema_of_ones_own_cannot_invent_columns(spark: Any, log_url: str) -> None:
+def test_a_user_schema_cannot_add_columns(spark: Any, log_url: str) -> None:
     frame = spark.read.schema("offset string").format("penstock").options(url=log_url, stream="orders").load()
     with pytest.raises(AnalysisException, match="events have no column offset string"):
         frame.count()
 
 
 @pytest.mark.shows("S06")
-def test_a_database_that_is_not_there(spark: Any) -> None:
+def test_an_unreachable_database_is_reported(spark: Any) -> None:
     with pytest.raises(PySparkException, match="store_unavailable") as caught:
         load(spark, "postgresql://user:hunter2@127.0.0.1:1/none").count()
     assert "hunter2" not in str(caught.value)
@@ -368,12 +372,12 @@ def test_a_sqlite_file_is_read_on_its_own_machine_only(
         machine.check_driver(url)
 
 
-# --- sessions --------------------------------------------------------------------------------------------------------
+# --- sessions ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S06")
-def test_registering_by_hand_tells_the_master(spark: Any, log: penstock.Log, log_url: str) -> None:
-    orders(log, 2)
+def test_registering_by_hand_sets_the_master_for_workers(spark: Any, log: penstock.Log, log_url: str) -> None:
+    append_orders(log, 2)
     penstock.spark.register(spark)
     assert spark.sparkContext.environment["PENSTOCK_SPARK_MASTER"] == "local[2,8]"
     assert load(spark, log_url).count() == 2
@@ -381,8 +385,8 @@ def test_registering_by_hand_tells_the_master(spark: Any, log: penstock.Log, log
 
 @pytest.mark.shows("S06")
 def test_no_password_is_shown(spark: Any, postgres_log: penstock.Log, postgres_log_url: str) -> None:
-    orders(postgres_log, 2)
-    url = postgres_log_url.replace("postgres@", "postgres:hunter2@")  # the server of the tests trusts everybody
+    append_orders(postgres_log, 2)
+    url = postgres_log_url.replace("postgres@", "postgres:hunter2@")  # the test server accepts any password
     assert "hunter2" in url
     frame = load(spark, url).where("offset > 0")
     assert frame.count() == 2
@@ -393,10 +397,10 @@ def test_no_password_is_shown(spark: Any, postgres_log: penstock.Log, postgres_l
 @pytest.mark.shows("S06", "S08")
 @pytest.mark.timeout(300)
 def test_reading_and_writing_over_spark_connect(tmp_path: Path) -> None:
-    """In a process of its own: a Connect server on this machine, which finds the data source by itself."""
+    """In a separate process: a local Connect server, which finds the data source by itself."""
     url = f"sqlite:///{tmp_path}/log.db"
     with penstock.open(url) as log:
-        orders(log, 10)
+        append_orders(log, 10)
     script = textwrap.dedent("""
         import sys
         from pyspark.sql import SparkSession

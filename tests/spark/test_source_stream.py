@@ -1,4 +1,4 @@
-"""`readStream`: every micro-batch is one claim, the same however often it is read, settled once Spark committed it."""
+"""`readStream`: every micro-batch is one claim, the same however often it is read, and settled after Spark's commit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ import pytest
 
 import penstock
 from penstock.spark import register
-from tests.spark.streaming import Seen, drain, events, fill, forget_commit, newest, start, until
+from tests.support.log_steps import append_orders
+from tests.support.spark_query import (
+    RecordingSink,
+    forget_newest_commit,
+    newest_entry,
+    read_orders_stream,
+    run_query_until_caught_up,
+    start_query,
+    wait_until_query,
+)
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -30,8 +40,8 @@ def count(log: penstock.Log, state: str) -> int:
     return int(getattr(group, state))
 
 
-def failing(seen: Seen, at: int) -> Callable[[int], None]:
-    """The sink dies in this batch, after it was read and before it was written."""
+def failing(seen: RecordingSink, at: int) -> Callable[[int], None]:
+    """Make the sink fail in this batch, after it was read and before it is written."""
 
     def before(number: int) -> None:
         if number == at:
@@ -45,35 +55,35 @@ def failing(seen: Seen, at: int) -> Callable[[int], None]:
 def test_available_now_takes_what_is_there_and_settles_the_last_batch_too(
     spark: Any, log: penstock.Log, log_url: str, checkpoint: Path
 ) -> None:
-    fill(log, 0, 2_500)
-    seen = Seen()
+    append_orders(log, 2_500)
+    seen = RecordingSink()
 
     def later(number: int) -> None:
-        assert count(log, "claimed") > 0, "settled before Spark has committed it"
+        assert count(log, "claimed") > 0, "settled before Spark committed it"
         if number == 0:
-            fill(log, 2_500, 10)  # after the query began
+            append_orders(log, 10, first=2_500)  # after the query began
 
     seen.before = later
-    drain(events(spark, log_url, maxRowsPerTrigger=1_000), seen, checkpoint)
+    run_query_until_caught_up(read_orders_stream(spark, log_url, maxRowsPerTrigger=1_000), seen, checkpoint)
     assert [(number, len(rows)) for number, rows in seen.batches] == [(0, 1_000), (1, 1_000), (2, 500)]
     assert seen.numbers == list(range(2_500)) and log.readers("orders", "lake") == []
     assert (count(log, "published"), count(log, "claimed"), count(log, "pending")) == (2_500, 0, 10)
-    again = Seen()
-    drain(events(spark, log_url, maxRowsPerTrigger=1_000), again, checkpoint)
+    again = RecordingSink()
+    run_query_until_caught_up(read_orders_stream(spark, log_url, maxRowsPerTrigger=1_000), again, checkpoint)
     assert again.batches == [(3, list(range(2_500, 2_510)))] and count(log, "published") == 2_510
-    idle = Seen()
-    drain(events(spark, log_url), idle, checkpoint)
+    idle = RecordingSink()
+    run_query_until_caught_up(read_orders_stream(spark, log_url), idle, checkpoint)
     assert idle.batches == []
 
 
 @pytest.mark.shows("S07")
-def test_a_row_has_everything_an_event_has(spark: Any, log: penstock.Log, log_url: str, checkpoint: Path) -> None:
+def test_a_row_has_every_field_of_an_event(spark: Any, log: penstock.Log, log_url: str, checkpoint: Path) -> None:
     sent = log.append(
         "orders", {"n": 1}, type="order.created", ordering_key="c-1", headers={"tenant": "eu"}, metadata={"by": "me"}
     )
     rows: list[Any] = []
     query = (
-        events(spark, log_url)
+        read_orders_stream(spark, log_url)
         .writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
@@ -93,13 +103,13 @@ def test_a_row_has_everything_an_event_has(spark: Any, log: penstock.Log, log_ur
 
 @pytest.mark.shows("S07")
 def test_a_replayed_batch_is_the_same_batch(spark: Any, log: penstock.Log, log_url: str, checkpoint: Path) -> None:
-    fill(log, 0, 1_500)
-    frame = events(spark, log_url, maxRowsPerTrigger=1_000)
-    first, second = Seen(), Seen()
-    drain(frame, first, checkpoint)
-    forget_commit(checkpoint)  # the batch is settled, and comes again all the same
-    fill(log, 1_500, 5)
-    drain(frame, second, checkpoint)
+    append_orders(log, 1_500)
+    frame = read_orders_stream(spark, log_url, maxRowsPerTrigger=1_000)
+    first, second = RecordingSink(), RecordingSink()
+    run_query_until_caught_up(frame, first, checkpoint)
+    forget_newest_commit(checkpoint)  # the batch is settled, but comes again
+    append_orders(log, 5, first=1_500)
+    run_query_until_caught_up(frame, second, checkpoint)
     assert second.batches[0] == first.batches[-1] and len(first.batches[-1][1]) == 500
     assert second.batches[1:] == [(2, list(range(1_500, 1_505)))] and count(log, "published") == 1_505
 
@@ -109,38 +119,38 @@ def test_a_query_may_begin_before_its_first_event(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, checkpoint: Path
 ) -> None:
     log, url = postgres_log, postgres_log_url
-    seen = Seen()
-    drain(events(spark, url), seen, checkpoint)
-    assert seen.batches == [(0, [])], "Spark makes a first batch in any case"
-    forget_commit(checkpoint)
-    fill(log, 0, 5)
-    drain(events(spark, url), seen, checkpoint)
+    seen = RecordingSink()
+    run_query_until_caught_up(read_orders_stream(spark, url), seen, checkpoint)
+    assert seen.batches == [(0, [])], "Spark always makes a first batch"
+    forget_newest_commit(checkpoint)
+    append_orders(log, 5)
+    run_query_until_caught_up(read_orders_stream(spark, url), seen, checkpoint)
     assert seen.batches == [(0, []), (0, []), (1, [0, 1, 2, 3, 4])] and count(log, "published") == 5
 
 
 @pytest.mark.shows("S07")
-def test_a_batch_whose_sink_died_comes_again_as_it_was(
+def test_a_batch_whose_sink_died_is_repeated_unchanged(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, checkpoint: Path
 ) -> None:
     log, url = postgres_log, postgres_log_url
-    fill(log, 0, 1_500)
-    frame = events(spark, url, maxRowsPerTrigger=1_000)
-    first = Seen()
+    append_orders(log, 1_500)
+    frame = read_orders_stream(spark, url, maxRowsPerTrigger=1_000)
+    first = RecordingSink()
     failing(first, at=1)
     with pytest.raises(Exception, match="the sink died"):
-        drain(frame, first, checkpoint)
+        run_query_until_caught_up(frame, first, checkpoint)
     assert (count(log, "published"), count(log, "claimed")) == (1_000, 500)
-    fill(log, 1_500, 5)
-    failing(second := Seen(), at=1)
+    append_orders(log, 5, first=1_500)
+    failing(second := RecordingSink(), at=1)
     with pytest.raises(Exception, match="the sink died"):
-        drain(frame, second, checkpoint)
-    # Now as if it had died between the claim and Spark's own log of it.
-    written = newest(checkpoint / "offsets")
+        run_query_until_caught_up(frame, second, checkpoint)
+    # As if it had died between the claim and Spark's own log of it.
+    written = newest_entry(checkpoint / "offsets")
     assert written.name == "1"
     written.unlink()
     (written.parent / ".1.crc").unlink(missing_ok=True)
-    third = Seen()
-    drain(frame, third, checkpoint)
+    third = RecordingSink()
+    run_query_until_caught_up(frame, third, checkpoint)
     assert third.batches == [(1, list(range(1_000, 1_500))), (2, list(range(1_500, 1_505)))]
     assert count(log, "published") == 1_505
 
@@ -150,25 +160,25 @@ def test_a_running_query_follows_the_log_and_waits_for_a_paused_group(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, checkpoint: Path
 ) -> None:
     log, url = postgres_log, postgres_log_url
-    fill(log, 0, 10)
-    seen = Seen()
-    query = start(events(spark, url), seen, checkpoint)
+    append_orders(log, 10)
+    seen = RecordingSink()
+    query = start_query(read_orders_stream(spark, url), seen, checkpoint)
     try:
-        until(lambda: seen.numbers == list(range(10)), query)
-        until(lambda: count(log, "published") == 10, query)  # with nothing new to come
+        wait_until_query(lambda: seen.numbers == list(range(10)), query)
+        wait_until_query(lambda: count(log, "published") == 10, query)  # without new events
         log.pause("orders", "lake")
-        fill(log, 10, 10)
-        other = Seen()
-        drain(events(spark, url), other, checkpoint.with_name("other"))
+        append_orders(log, 10, first=10)
+        other = RecordingSink()
+        run_query_until_caught_up(read_orders_stream(spark, url), other, checkpoint.with_name("other"))
         assert other.numbers == [] and len(seen.numbers) == 10 and count(log, "pending") == 10
         log.resume("orders", "lake")
-        until(lambda: count(log, "published") == 20, query)
+        wait_until_query(lambda: count(log, "published") == 20, query)
     finally:
         query.stop()
-    fill(log, 20, 5)
-    again = start(events(spark, url), seen, checkpoint)
+    append_orders(log, 5, first=20)
+    again = start_query(read_orders_stream(spark, url), seen, checkpoint)
     try:
-        until(lambda: count(log, "published") == 25, again)
+        wait_until_query(lambda: count(log, "published") == 25, again)
     finally:
         again.stop()
     assert seen.numbers == list(range(25))
@@ -178,20 +188,22 @@ def test_a_running_query_follows_the_log_and_waits_for_a_paused_group(
 def test_two_queries_share_a_group_without_double_hand_out(
     spark: Any, log: penstock.Log, log_url: str, tmp_path: Path
 ) -> None:
-    fill(log, 0, 3_000)
-    frame = events(spark, log_url, maxRowsPerTrigger=250)
-    one, two = Seen(), Seen()
+    append_orders(log, 3_000)
+    frame = read_orders_stream(spark, log_url, maxRowsPerTrigger=250)
+    one, two = RecordingSink(), RecordingSink()
     held: set[int] = set()
 
-    def meeting(mine: Seen, other: Seen) -> Callable[[int], None]:
+    def meeting(mine: RecordingSink, other: RecordingSink) -> Callable[[int], None]:
         def before(_: int) -> None:
             held.add(id(mine))
-            until(lambda: id(other) in held)  # both hold a claim at the same time
+            wait_until(lambda: id(other) in held)  # both hold a claim at the same time
 
         return before
 
     one.before, two.before = meeting(one, two), meeting(two, one)
-    queries = [start(frame, seen, tmp_path / name, availableNow=True) for seen, name in ((one, "one"), (two, "two"))]
+    queries = [
+        start_query(frame, seen, tmp_path / name, availableNow=True) for seen, name in ((one, "one"), (two, "two"))
+    ]
     for query in queries:
         query.awaitTermination()
     assert one.batches and two.batches
@@ -203,18 +215,18 @@ def test_a_claim_outlives_a_slow_trigger(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, checkpoint: Path
 ) -> None:
     log, url = postgres_log, postgres_log_url
-    fill(log, 0, 20)
+    append_orders(log, 20)
     for group in ("lake", "clock"):
         log.create_group("orders", group, lease_seconds=0.3)
-    seen = Seen()
+    seen = RecordingSink()
 
     def slow(_: int) -> None:
         assert log.claim("orders", "clock", claimed_by="w") is not None
-        until(lambda: log.reap() == 1)  # the lease that began with this batch has run out
+        wait_until(lambda: log.reap() == 1)  # the lease of this batch has expired
         assert log.claim("orders", "lake", claimed_by="thief") is None
 
     seen.before = slow
-    drain(events(spark, url), seen, checkpoint)
+    run_query_until_caught_up(read_orders_stream(spark, url), seen, checkpoint)
     assert seen.batches == [(0, list(range(20)))] and count(log, "published") == 20
 
 
@@ -222,8 +234,8 @@ def test_a_claim_outlives_a_slow_trigger(
 def test_a_lost_claim_fails_the_query_until_it_is_skipped(
     spark: Any, log: penstock.Log, log_url: str, checkpoint: Path
 ) -> None:
-    fill(log, 0, 20)
-    frame = events(spark, log_url)
+    append_orders(log, 20)
+    frame = read_orders_stream(spark, log_url)
 
     def release_then_read(batch: Any, _: int) -> None:
         (reader,) = log.readers("orders", "lake")
@@ -233,47 +245,47 @@ def test_a_lost_claim_fails_the_query_until_it_is_skipped(
     writer = frame.writeStream.foreachBatch(release_then_read).option("checkpointLocation", str(checkpoint))
     with pytest.raises(Exception, match="claim_lost"):
         writer.trigger(availableNow=True).start().awaitTermination()
-    seen = Seen()
-    with pytest.raises(Exception, match="onClaimLost=skip"):  # it had begun: nobody knows what became of it
-        drain(frame, seen, checkpoint)
+    seen = RecordingSink()
+    with pytest.raises(Exception, match="onClaimLost=skip"):  # the batch had begun, and its result is unknown
+        run_query_until_caught_up(frame, seen, checkpoint)
     assert seen.batches == [] and count(log, "pending") == 20
-    drain(events(spark, log_url, onClaimLost="skip"), seen, checkpoint)
+    run_query_until_caught_up(read_orders_stream(spark, log_url, onClaimLost="skip"), seen, checkpoint)
     assert seen.batches == [(0, []), (1, list(range(20)))] and count(log, "published") == 20
 
 
 @pytest.mark.shows("S07")
-def test_a_claim_lost_after_its_batch_was_written_is_said_once_and_comes_again(
+def test_a_claim_lost_after_its_batch_was_written_fails_once_and_its_events_return(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, checkpoint: Path
 ) -> None:
     log, url = postgres_log, postgres_log_url
-    fill(log, 0, 20)
-    seen = Seen()
+    append_orders(log, 20)
+    seen = RecordingSink()
 
     def take_back(_: int) -> None:
         log.rewind("orders", "lake", to="beginning")
 
     seen.before = take_back
     with pytest.raises(Exception, match="claim_lost"):
-        drain(events(spark, url), seen, checkpoint)
+        run_query_until_caught_up(read_orders_stream(spark, url), seen, checkpoint)
     assert seen.batches == [(0, list(range(20)))]
-    again = Seen()
-    drain(events(spark, url), again, checkpoint)
+    again = RecordingSink()
+    run_query_until_caught_up(read_orders_stream(spark, url), again, checkpoint)
     assert again.batches == [(1, list(range(20)))] and count(log, "published") == 20
 
 
 @pytest.mark.shows("S07")
-def test_where_a_new_group_starts(
+def test_a_new_group_starts_where_the_options_say(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path
 ) -> None:
     log, url = postgres_log, postgres_log_url
-    fill(log, 0, 3)
-    fill(log, 3, 3)
+    append_orders(log, 3)
+    append_orders(log, 3, first=3)
     offsets = [event.offset for event in log.read("orders")]
     middle = log.read("orders")[3].created_at
     for position, expected in (("end", []), (str(offsets[1]), [2, 3, 4, 5]), (middle.isoformat(), [3, 4, 5])):
-        seen = Seen()
-        frame = events(spark, url, group=f"from-{position[:3]}", startingPosition=position)
-        drain(frame, seen, tmp_path / position[:3])
+        seen = RecordingSink()
+        frame = read_orders_stream(spark, url, group=f"from-{position[:3]}", startingPosition=position)
+        run_query_until_caught_up(frame, seen, tmp_path / position[:3])
         assert seen.numbers == expected, position
 
 
@@ -292,22 +304,26 @@ def test_where_a_new_group_starts(
         ({"group": "ordered"}, "ordered_group"),
     ],
 )
-def test_bad_options_are_refused_in_our_words(
+def test_bad_options_are_refused_with_our_own_errors(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path, options: dict[str, str], words: str
 ) -> None:
     postgres_log.create_group("orders", "ordered", ordering="key")
     with pytest.raises(Exception, match=words):
-        drain(events(spark, postgres_log_url, **options), Seen(), tmp_path / "c")
+        run_query_until_caught_up(
+            read_orders_stream(spark, postgres_log_url, **options), RecordingSink(), tmp_path / "c"
+        )
     assert [one.group_name for one in postgres_log.groups("orders")] == ["ordered"]
 
 
 def test_a_checkpoint_of_another_group_is_refused(
     spark: Any, postgres_log: penstock.Log, postgres_log_url: str, checkpoint: Path
 ) -> None:
-    fill(postgres_log, 0, 3)
-    drain(events(spark, postgres_log_url), Seen(), checkpoint)
+    append_orders(postgres_log, 3)
+    run_query_until_caught_up(read_orders_stream(spark, postgres_log_url), RecordingSink(), checkpoint)
     with pytest.raises(Exception, match="unknown_reader"):
-        drain(events(spark, postgres_log_url, group="other"), Seen(), checkpoint)
+        run_query_until_caught_up(
+            read_orders_stream(spark, postgres_log_url, group="other"), RecordingSink(), checkpoint
+        )
 
 
 @pytest.mark.shows("S10")
@@ -325,7 +341,7 @@ def test_a_redriven_event_enters_the_running_query_and_counts_once(
             totals.setdefault(row.ordering_key, []).append(row["count"])
 
     query = (
-        events(spark, url)
+        read_orders_stream(spark, url)
         .groupBy("ordering_key")
         .count()
         .writeStream.outputMode("update")
@@ -334,20 +350,20 @@ def test_a_redriven_event_enters_the_running_query_and_counts_once(
         .start()
     )
     try:
-        until(lambda: totals == {"k0": [3], "k1": [2]}, query)
-        until(lambda: count(log, "published") == 5, query)
+        wait_until_query(lambda: totals == {"k0": [3], "k1": [2]}, query)
+        wait_until_query(lambda: count(log, "published") == 5, query)
         assert log.redrive("orders", "lake", event_ids=[ids[3]]).count == 1
-        until(lambda: count(log, "published") == 6, query)
+        wait_until_query(lambda: count(log, "published") == 6, query)
         assert log.redrive("orders", "lake", all=True).count == 0
         log.append("orders", {"n": 6}, type="t", ordering_key="k1")
-        until(lambda: count(log, "published") == 7, query)
+        wait_until_query(lambda: count(log, "published") == 7, query)
     finally:
         query.stop()
     assert totals == {"k0": [3], "k1": [2, 3, 4]}
-    # A batch that is repeated changes the state no more than it did the first time.
-    forget_commit(checkpoint)
+    # A repeated batch does not change the state again.
+    forget_newest_commit(checkpoint)
     query = (
-        events(spark, url)
+        read_orders_stream(spark, url)
         .groupBy("ordering_key")
         .count()
         .writeStream.outputMode("update")

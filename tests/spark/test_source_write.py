@@ -1,9 +1,8 @@
-"""`df.write` and `df.writeStream`: exactly once, whatever is tried twice, and nothing at all if one row is bad."""
+"""`df.write` and `df.writeStream`: exactly once, whatever is retried, and nothing if one row is bad."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +20,9 @@ from penstock.log.staging import Staging
 from penstock.spark.source.options import WriteOptions
 from penstock.spark.source.writer import PenstockBatchWriter, PenstockStreamWriter, Wrote, check_columns
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
-from tests.conformance.helpers import drain, raw
+from tests.support.forks import killed_in_child
+from tests.support.log_steps import claim_and_settle_all
+from tests.support.raw_sql import raw
 from tests.support.roles import worker_role
 
 EVERYTHING = (
@@ -48,7 +49,7 @@ def left_behind(url: str) -> int:
     return int(rows[0][0]) + int(attempts[0][0])
 
 
-# --- from rows to events ---------------------------------------------------------------------------------------------
+# --- from rows to events ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S08")
@@ -67,7 +68,7 @@ def test_every_field_of_an_event_can_be_a_column(spark: Any, log: penstock.Log, 
         (bucket,) = sql("select bucket from penstock.events")[0]
     log.append("out", {}, type="t", ordering_key="c-1")
     with raw(log_url) as sql:
-        assert sql("select distinct bucket from penstock.events") == [(bucket,)], "the lane of the key, as with append"
+        assert sql("select distinct bucket from penstock.events") == [(bucket,)], "the bucket must be that of append"
 
 
 @pytest.mark.shows("S08")
@@ -82,11 +83,11 @@ def test_columns_without_a_payload_become_one(spark: Any, log: penstock.Log, log
     assert one_event.json() == {"n": 11, "price": {"cents": 1100}, "customer": "c-4"}
     assert (one_event.event_type, one_event.ordering_key) == ("total", "c-4")
     log.create_group("out", "g")
-    assert len(drain(log, "out")) == 2_000
+    assert len(claim_and_settle_all(log, "out")) == 2_000
 
 
 @pytest.mark.shows("S08")
-def test_payloads_of_every_kind(spark: Any, log: penstock.Log, log_url: str) -> None:
+def test_payloads_of_every_type_are_stored(spark: Any, log: penstock.Log, log_url: str) -> None:
     write(spark.sql("select named_struct('a', 1, 'b', array(1, 2)) as payload"), log_url, type="struct")
     write(spark.sql("select map('k', 1.5D) as payload"), log_url, type="map")
     write(spark.sql("select X'00FF' as payload, 'image/png' as content_type"), log_url, type="bytes")
@@ -108,7 +109,7 @@ def test_events_that_were_read_can_be_written_to_another_stream(spark: Any, log:
     assert log.read("again") == [] and left_behind(log_url) == 0
 
 
-# --- one bad row, and nothing is appended ----------------------------------------------------------------------------
+# --- one bad row, and nothing is appended -----------------------------------------------------------------------------
 
 
 @pytest.mark.shows("S08")
@@ -125,7 +126,7 @@ def test_events_that_were_read_can_be_written_to_another_stream(spark: Any, log:
         ("headers", None, [("a", "\0")], "[invalid_input] headers"),
     ],
 )
-def test_every_rule_of_an_append_holds(
+def test_a_write_checks_every_rule_of_an_append(
     log: penstock.Log, log_url: str, column: str, good: Any, bad: Any, words: str
 ) -> None:
     kind = pa.map_(pa.string(), pa.string()) if column == "headers" else None
@@ -143,7 +144,7 @@ def test_every_rule_of_an_append_holds(
 
 
 @pytest.mark.shows("S08")
-def test_one_bad_row_and_nothing_is_appended(spark: Any, log: penstock.Log, log_url: str) -> None:
+def test_one_bad_row_fails_the_whole_write(spark: Any, log: penstock.Log, log_url: str) -> None:
     frame = spark.range(0, 10, 1, 2).selectExpr("'{}' as payload", "if(id = 7, 'a b', 'a') as type")
     with pytest.raises(PySparkException) as caught:
         write(frame, log_url)
@@ -187,11 +188,11 @@ def test_a_column_that_would_be_lost_is_refused() -> None:
         check_columns(WriteOptions("sqlite:///x.db", "out", "t", None, None), ["headers"])
 
 
-# --- exactly once ----------------------------------------------------------------------------------------------------
+# --- exactly once -----------------------------------------------------------------------------------------------------
 
 
 def fails_at_the_end_of_its_first_attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A task whose rows are all staged when it fails."""
+    """A task that fails after all its rows are staged."""
     from pyspark import TaskContext
 
     yield from batches
@@ -206,7 +207,7 @@ def test_a_retried_task_appends_once(spark: Any, log: penstock.Log, log_url: str
     frame = spark.range(0, 300, 1, 3).selectExpr("id as n")
     write(frame.mapInArrow(fails_at_the_end_of_its_first_attempt, "n bigint"), log_url, type="t")
     assert numbers(log) == list(range(300))
-    assert left_behind(log_url) == 0, "what the failed attempts had staged is dropped"
+    assert left_behind(log_url) == 0, "rows staged by failed attempts must be dropped"
 
 
 @pytest.mark.shows("S08")
@@ -217,13 +218,13 @@ def test_a_write_with_an_id_happens_once(spark: Any, log: penstock.Log, log_url:
     write(frame, log_url, type="t", stream="elsewhere", batch_id="2026-07-01")
     assert numbers(log) == numbers(log, "elsewhere") == [0, 1, 2, 3, 4]
     write(frame, log_url, type="t")
-    assert numbers(log) == sorted([0, 1, 2, 3, 4] * 2), "without one, it is another write"
+    assert numbers(log) == sorted([0, 1, 2, 3, 4] * 2), "without an id it is another write"
     assert left_behind(log_url) == 0
 
 
 @pytest.mark.shows("S08")
 def test_a_replayed_batch_appends_nothing(spark: Any, log: penstock.Log, log_url: str, tmp_path: Path) -> None:
-    """A driver that died between its commit in the log and Spark's own: the newest file in commits/ is missing."""
+    """As if the driver had died between its commit in the log and Spark's own: remove the newest file in commits/."""
     source, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
     source.mkdir()
 
@@ -233,7 +234,7 @@ def test_a_replayed_batch_appends_nothing(spark: Any, log: penstock.Log, log_url
         draft.rename(source / name)
 
     def run() -> list[int]:
-        """Run what is there; returns the batches that had rows."""
+        """Run a query over what is there; return the batches that had rows."""
         stream = spark.readStream.schema("n bigint").option("maxFilesPerTrigger", 1).json(str(source))
         options = {"url": log_url, "stream": "out", "type": "t", "checkpointLocation": str(checkpoint)}
         query = stream.writeStream.format("penstock").options(**options).trigger(availableNow=True).start()
@@ -247,7 +248,7 @@ def test_a_replayed_batch_appends_nothing(spark: Any, log: penstock.Log, log_url
     newest.unlink()
     (checkpoint / "commits" / f".{newest.name}.crc").unlink(missing_ok=True)
     arrives("c.json", 4)
-    assert run() == [1, 2], "the second batch ran again"
+    assert run() == [1, 2], "the second batch must run again"
     assert numbers(log) == [1, 2, 3, 4]
     assert left_behind(log_url) == 0
     with raw(log_url) as sql:
@@ -256,7 +257,7 @@ def test_a_replayed_batch_appends_nothing(spark: Any, log: penstock.Log, log_url
 
 @pytest.mark.shows("S08")
 def test_every_change_of_a_total_is_an_event_once(spark: Any, log: penstock.Log, log_url: str, tmp_path: Path) -> None:
-    """What is no plain append goes through foreachBatch, with the number of the batch as its id."""
+    """Output that is not a plain append goes through foreachBatch, with the batch number as its id."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.json").write_text('{"n": 1}\n{"n": 1}\n{"n": 2}\n')
     totals = spark.readStream.schema("n bigint").json(str(tmp_path / "in")).groupBy("n").count()
@@ -275,7 +276,7 @@ def test_every_change_of_a_total_is_an_event_once(spark: Any, log: penstock.Log,
     (tmp_path / "checkpoint" / "commits" / "0").unlink()
     (tmp_path / "checkpoint" / "commits" / ".0.crc").unlink(missing_ok=True)
     run()
-    assert batches == [0, 0], "the batch ran twice"
+    assert batches == [0, 0], "the batch must run twice"
     assert sorted((event.json()["n"], event.json()["count"]) for event in log.read("out")) == [(1, 2), (2, 1)]
 
 
@@ -290,7 +291,7 @@ def test_a_query_cannot_write_all_of_its_result_every_time(spark: Any, log_url: 
         query.trigger(availableNow=True).start().awaitTermination()
 
 
-# --- the parts by themselves -----------------------------------------------------------------------------------------
+# --- the parts, one by one --------------------------------------------------------------------------------------------
 
 
 def batch(*numbers: int) -> pa.RecordBatch:
@@ -302,17 +303,17 @@ def batch_writer(url: str, **more: Any) -> PenstockBatchWriter:
 
 
 @pytest.mark.shows("S08")
-def test_of_two_attempts_only_the_named_one_counts(log: penstock.Log, log_url: str) -> None:
+def test_only_the_committed_attempt_of_a_task_counts(log: penstock.Log, log_url: str) -> None:
     writer = batch_writer(log_url)
     twin, counts = writer.write(iter([batch(1, 2)])), writer.write(iter([batch(1), batch(2)]))
     other = writer.write(iter([batch(3)]))
     empty = writer.write(iter([]))
     assert isinstance(twin, Wrote) and log.read("out") == []
     writer.commit([counts, other, empty])
-    assert [event.json()["n"] for event in log.read("out")] == [1, 2, 3], "in the order of tasks and rows"
+    assert [event.json()["n"] for event in log.read("out")] == [1, 2, 3], "must be in the order of tasks and rows"
     assert left_behind(log_url) == 0
     writer.commit([counts, other, empty])
-    assert numbers(log) == [1, 2, 3], "a commit that comes again does nothing"
+    assert numbers(log) == [1, 2, 3], "a repeated commit must do nothing"
 
 
 @pytest.mark.shows("S08")
@@ -335,7 +336,7 @@ def query_writer(url: str) -> PenstockStreamWriter:
 
 
 def staged(log: penstock.Log, number: int, *numbers: int, query: str = "query:q") -> Wrote:
-    """What a task of a streaming query brings."""
+    """The commit message of a task of a streaming query."""
     staging = Staging(log.store, "out", query, number)
     return Wrote(staging.stage([[one("out", {"payload": {"n": n}, "type": "t"})[0] for n in numbers]]), query)
 
@@ -346,7 +347,7 @@ def test_batches_of_a_query_are_committed_once_and_in_order(log: penstock.Log, l
     first = staged(log, 0, 1, 2)
     writer.commit([first, None], 0)
     writer.commit([first, None], 0)
-    writer.commit([staged(log, 0, 1, 2)], 0)  # a replay brings new attempts
+    writer.commit([staged(log, 0, 1, 2)], 0)  # a replay makes new attempts
     assert numbers(log) == [1, 2]
     writer.commit([staged(log, 1, 3)], 1)
     writer.commit([staged(log, 0, 9, query="query:other")], 0)
@@ -397,22 +398,22 @@ def test_known_ids_are_appended_once_and_never_as_something_else(log: penstock.L
     with pytest.raises(DuplicateMismatch):
         later.commit([later.stage([events(3, "c")]), later.stage([events(2, "a")])])
     assert numbers(log) == [1, 1]
-    assert later.commit([later.stage([events(3, "c")])]), "the refused commit left no mark"
+    assert later.commit([later.stage([events(3, "c")])]), "the refused commit left a mark"
     assert numbers(log) == [1, 1, 3]
 
 
 @pytest.mark.shows("S08")
-def test_rows_that_are_gone_are_not_forgotten_in_silence(
+def test_committing_rows_that_were_dropped_is_an_error(
     clocked: penstock.Log, clock: VirtualClock, log_url: str
 ) -> None:
     log = clocked
     slow = staged(log, 0, 1, 2, query="query:slow")
-    staged(log, 0, 7, query="pipeline")  # its lease says how long it is kept
+    staged(log, 0, 7, query="pipeline")  # kept as long as its lease
     clock.advance(timedelta(days=1, seconds=1).total_seconds())
     staged(log, 0, 8, query="query:running")
     fresh = staged(log, 0, 3, query="query:quick")
     Staging(log.store, "out", "query:quick", 0).commit([fresh.staged])
-    assert left_behind(log_url) == 4, "what nobody committed for a day is dropped by the next commit, and nothing else"
+    assert left_behind(log_url) == 4, "the next commit must drop only what was not committed for a day"
     with pytest.raises(StagedLost, match="staged 2 events, but 0 are left"):
         Staging(log.store, "out", "query:slow", 0).commit([slow.staged])
     assert numbers(log) == [3]
@@ -420,10 +421,10 @@ def test_rows_that_are_gone_are_not_forgotten_in_silence(
 
 @pytest.mark.shows("S08")
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_driver_killed_anywhere_in_its_commit(
+def test_a_driver_killed_anywhere_in_its_commit_appends_once(
     log: penstock.Log, log_url: str, when: str, make_log: Callable[..., penstock.Log]
 ) -> None:
-    """Every statement of a commit is a place to die; the next driver brings the batch again."""
+    """Kill the driver at every statement of a commit; the next driver repeats the batch."""
     counter = StatementCounter()
     counting = make_log(hook=counter)
     message = staged(log, 0, 0, query="query:count")
@@ -433,7 +434,7 @@ def test_a_driver_killed_anywhere_in_its_commit(
     for number in range(1, len(counter.blocks) + 1):
         query = f"query:{number}"
         message = staged(log, 0, number, query=query)
-        assert _killed(log_url, CrashPoint(when, number), query, message)
+        assert _killed_while_committing(log_url, CrashPoint(when, number), query, message)
         where = f"{when} statement {number}, {counter.blocks[number - 1]}"
         happened = appended(log_url).count(number)
         again = staged(log, 0, number, query=query)
@@ -443,20 +444,18 @@ def test_a_driver_killed_anywhere_in_its_commit(
 
 
 def appended(url: str) -> list[int]:
-    """What is committed, also where the horizon still waits for the server to notice that a process was killed."""
+    """All committed numbers, even while the horizon waits for the server to notice the killed process."""
     with raw(url) as sql:
         return sorted(json.loads(bytes(row[0]))["n"] for row in sql("select payload from penstock.events"))
 
 
-def _killed(url: str, point: CrashPoint, query: str, message: Wrote) -> bool:
-    child = os.fork()
-    if child == 0:
+def _killed_while_committing(url: str, point: CrashPoint, query: str, message: Wrote) -> bool:
+    def commit() -> None:
         dying = penstock.open(url, hook=point)
         point.arm()
         Staging(dying.store, "out", query, 0).commit([message.staged])
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
+
+    return killed_in_child(commit)
 
 
 @pytest.mark.shows("S08")

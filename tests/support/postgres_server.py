@@ -1,12 +1,11 @@
-"""A real PostgreSQL of our own, on a free port and in a temporary directory."""
+"""A real PostgreSQL server on a free port and in a temporary directory."""
 
 import os
 import shutil
 import signal
 import subprocess
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -17,13 +16,14 @@ from psycopg import sql
 
 from tests.support import postgres_binaries, unprivileged
 from tests.support.postgres_binaries import Binaries, available_servers, newest, usable_directory
+from tests.support.waiting import wait_until
 
 __all__ = ["Binaries", "PostgresServer", "available_servers", "newest"]
 
 START_SECONDS = 60
 STOP_SECONDS = 30
 
-# Ends the server and removes its files when the process that started it is gone without a word.
+# Ends the server and removes its files when the process that started it was killed.
 _LEASH = 'read -r _; kill -QUIT "$1"; sleep 1; shift; rm -rf "$@"'
 
 
@@ -81,7 +81,7 @@ class PostgresServer:
         if self._directory is None:
             self._directory = unprivileged.private_directory("penstock-pg-")
             self._initdb()
-        # A free port may be taken before we are; a port that clients know already stays.
+        # A free port may be taken by another process first; a port that clients already know is kept.
         attempts = 1 if self.port else 5
         for attempt in range(1, attempts + 1):
             port = self.port or unprivileged.free_port()
@@ -127,7 +127,7 @@ class PostgresServer:
             self._directory = None
 
     def restart(self) -> None:
-        """Stops in an orderly way if it runs, and starts on the same data and port."""
+        """Stops the server if it runs, and starts it on the same data and port."""
         self._shut_down()
         self.start()
 
@@ -143,7 +143,7 @@ class PostgresServer:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
-        wait_for(lambda: not any(_alive(pid) for pid in children), "the killed server to be gone")
+        wait_until(lambda: not any(_alive(pid) for pid in children), "the killed server to be gone")
         self._forget_process()
 
     # -- databases -------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class PostgresServer:
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
-        """Drops it even while somebody is connected."""
+        """Drops a database even if it has connections."""
         self._administer(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def _administer(self, statement: sql.Composed) -> None:
@@ -216,7 +216,7 @@ class PostgresServer:
             return subprocess.run(ready, check=False, **self._surroundings()).returncode == 0
 
         try:
-            wait_for(answers, f"{self.binaries} to accept connections", START_SECONDS)
+            wait_until(answers, f"{self.binaries} to accept connections", START_SECONDS)
         except TimeoutError:
             self.kill()
             raise
@@ -275,7 +275,7 @@ class PostgresServer:
 
 
 def _children(pid: int) -> list[int]:
-    # Linux only; elsewhere the children notice that their parent is gone and leave by themselves.
+    # Linux only; elsewhere the children notice that their parent is gone and exit.
     found = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -291,12 +291,3 @@ def _alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
-
-
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = STOP_SECONDS) -> None:
-    """Polls until the condition holds; TimeoutError after the deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds} s for {what}")
-        time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Roles of the database that may do what one kind of client does, and nothing else."""
+"""Database roles for one kind of client each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import psycopg
 
 @contextmanager
 def role_of(kind: Literal["producer", "worker", "reader"], url: str) -> Iterator[tuple[str, psycopg.Connection[Any]]]:
-    """The log's URL for the role `<kind>_…`, and the owner's connection, on which it may be granted more."""
+    """Create the role `<kind>_…`; give the log's URL for it and the owner's connection, to grant more."""
     role = f"{kind}_{url.rpartition('/')[2]}"
     with psycopg.connect(url, autocommit=True) as owner:
         owner.execute(f"create role {role} login")
@@ -27,6 +27,6 @@ def role_of(kind: Literal["producer", "worker", "reader"], url: str) -> Iterator
 def worker_role(
     url: str, kind: Literal["producer", "worker", "reader"] = "worker"
 ) -> Iterator[tuple[str, psycopg.Connection[Any]]]:
-    """A role that works, or one of another kind."""
+    """The same, for a worker by default."""
     with role_of(kind, url) as found:
         yield found

@@ -1,4 +1,4 @@
-"""A command in a process of its own, which the test can wait for, signal, and hold up at a gate."""
+"""A command in a separate process: wait for it, signal it, or hold its handlers at a gate."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.support.postgres_server import wait_for
+from tests.support.waiting import wait_until
 
 SECONDS = 60.0
+ROOT = Path(__file__).parents[2]
+PYTHONPATH = f"{ROOT / 'src'}:{ROOT}"  # for children that import this checkout, and the tests
 
 
 class Running:
-    """A process that writes to files: nobody has to read them for it to go on."""
+    """A process whose output goes to files, so it never blocks on a full pipe."""
 
     def __init__(self, directory: Path, *command: object, environment: dict[str, str] | None = None, **more: Any):
         self._out, self._err = directory / "stdout", directory / "stderr"
@@ -50,11 +52,11 @@ class Running:
         return self._err.read_text()
 
     def wait(self) -> int:
-        """Its exit code."""
+        """Wait for the exit code."""
         return self.process.wait(SECONDS)
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for a sign of it; its end, without the sign, is an error."""
+        """Wait until the condition holds; fail if the process ends first."""
 
         def look() -> bool:
             ended = self.process.poll() is not None
@@ -63,20 +65,20 @@ class Running:
             assert not ended, f"ended with {self.process.returncode} before {what}:\n{self.out}\n{self.err}"
             return False
 
-        wait_for(look, what, SECONDS)
+        wait_until(look, what, SECONDS)
 
     def wait_for_words(self, words: str) -> None:
-        """Wait until these are on standard error."""
+        """Wait until these words are on standard error."""
         self.wait_until(lambda: words in self.err, f"{words!r} on stderr")
 
 
 def penstock(directory: Path, *arguments: object, **more: Any) -> Running:
-    """The command line."""
+    """Run the command line."""
     return Running(directory, sys.executable, "-m", "penstock.cli", *arguments, **more)
 
 
 class Gate:
-    """Handlers wait at it until it is opened. In an app: `open(gate).close()`."""
+    """A gate at which handlers wait until it is opened. In an app: `open(gate).close()`."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
@@ -84,7 +86,7 @@ class Gate:
         self._end: int | None = None
 
     def open(self) -> None:
-        """Let everybody through, from now on."""
+        """Let all handlers through from now on."""
         self._end = os.open(self._path, os.O_RDWR)
 
     def close(self) -> None:
@@ -94,13 +96,13 @@ class Gate:
 
 @contextmanager
 def watching(*pids: int) -> Iterator[Callable[[], None]]:
-    """Processes that are nobody's child of ours; gives a way to wait until all of them have ended."""
+    """Watch processes that are not our children; give a function that waits until all have ended."""
     descriptors = [os.pidfd_open(pid) for pid in pids]
 
     def wait() -> None:
         for pid, descriptor in zip(pids, descriptors, strict=True):
             ended, _, _ = select.select([descriptor], [], [], SECONDS)
-            assert ended, f"process {pid} is still there"
+            assert ended, f"process {pid} still runs"
 
     try:
         yield wait

@@ -1,4 +1,4 @@
-"""Running servers that refuse root: as root they get the user `nobody`, otherwise our own."""
+"""Run servers that refuse root: as the user `nobody` if we are root, else as ourselves."""
 
 import os
 import pwd

@@ -18,7 +18,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def screen(event: Event, ctx: Context) -> None:
-    """Uses everything that a context has."""
+    """Use every part of a context."""
     order = event.json()
     ctx.state["seen"] = ctx.state.get("seen", 0) + 1
     ctx.emit("alerts", {"order": order["id"]}, type="alert.raised", ordering_key=event.ordering_key)
@@ -27,7 +27,7 @@ def screen(event: Event, ctx: Context) -> None:
         raise ValueError("bad order")
 
 
-def test_a_plain_handler_without_a_context_is_done() -> None:
+def test_a_plain_handler_without_a_context_succeeds() -> None:
     seen: list[Any] = []
     handled = run_handler(lambda event: seen.append(event.json()), {"id": 7})
     assert seen == [{"id": 7}]
@@ -35,7 +35,7 @@ def test_a_plain_handler_without_a_context_is_done() -> None:
     assert (handled.emitted, handled.state, handled.executed) == ([], {}, [])
 
 
-def test_effects_are_told_and_the_state_is_that_of_the_key() -> None:
+def test_effects_are_returned_with_the_state_of_the_key() -> None:
     handled = run_handler(screen, {"id": 7}, ordering_key="c-42", state={"seen": 2, "name": "ada"})
     assert handled.outcome == "done"
     assert handled.emitted == [Emitted("alerts", {"order": 7}, type="alert.raised", ordering_key="c-42")]
@@ -146,7 +146,7 @@ def test_an_event_without_any_field_given_is_a_first_attempt() -> None:
     assert before <= event.created_at <= datetime.now(UTC)
 
 
-def test_a_later_attempt_can_be_played() -> None:
+def test_a_later_attempt_can_be_simulated() -> None:
     seen: list[Event] = []
     keys: list[str] = []
 
@@ -175,7 +175,7 @@ def test_a_later_attempt_can_be_played() -> None:
     assert keys == [f"fraud:{number}:1"]
 
 
-def test_state_can_be_removed_and_given_a_time() -> None:
+def test_state_can_be_removed_and_given_a_ttl() -> None:
     def handle(event: Event, ctx: Context) -> None:
         del ctx.state["old"]
         ctx.state.set("recent", [1], ttl_seconds=60)
@@ -183,7 +183,7 @@ def test_state_can_be_removed_and_given_a_time() -> None:
     assert run_handler(handle, {}, ordering_key="a", state={"old": 1}).state == {"recent": [1]}
 
 
-def test_state_given_is_not_changed() -> None:
+def test_the_given_state_is_not_changed() -> None:
     before = {"list": [1]}
 
     def handle(event: Event, ctx: Context) -> None:
@@ -195,7 +195,7 @@ def test_state_given_is_not_changed() -> None:
     assert before == {"list": [1]}
 
 
-def test_emitted_events_tell_every_field_decoded() -> None:
+def test_emitted_events_show_every_field_decoded() -> None:
     number = uuid.UUID(int=8)
 
     def handle(event: Event, ctx: Context) -> None:
@@ -228,7 +228,7 @@ def test_emitted_events_tell_every_field_decoded() -> None:
     assert rest[0].content_type == "application/octet-stream"
 
 
-def test_events_are_told_in_the_order_in_which_they_were_emitted() -> None:
+def test_emitted_events_are_returned_in_order() -> None:
     def handle(event: Event, ctx: Context) -> None:
         for number in event.json():
             ctx.emit("numbers", number, type="n")
@@ -236,14 +236,14 @@ def test_events_are_told_in_the_order_in_which_they_were_emitted() -> None:
     assert [one.payload for one in run_handler(handle, [3, 1, 2]).emitted] == [3, 1, 2]
 
 
-def test_an_emitted_event_differs_by_everything_but_its_id() -> None:
+def test_emitted_events_are_compared_by_everything_but_their_id() -> None:
     one = Emitted("alerts", {"n": 1}, type="alert.raised", event_id=uuid.uuid4())
     assert one == Emitted("alerts", {"n": 1}, type="alert.raised")
     assert one != Emitted("alerts", {"n": 1}, type="alert.raised", ordering_key="a")
     assert one != Emitted("alerts", {"n": 2}, type="alert.raised")
 
 
-def test_an_event_of_a_log_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_an_event_of_a_log_is_used_unchanged(tmp_path: Path) -> None:
     seen: list[Event] = []
     with penstock.open(f"sqlite:///{tmp_path}/log.db", clock=VirtualClock(NOON)) as log:
         log.create_group("orders", "fraud", retry=penstock.Retry(base_seconds=0))
@@ -289,14 +289,16 @@ def test_an_event_of_a_log_is_taken_as_it_is(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_no_log_would_store_is_refused(options: dict[str, Any], error: type[penstock.PenstockError]) -> None:
+def test_event_fields_that_no_log_would_store_are_refused(
+    options: dict[str, Any], error: type[penstock.PenstockError]
+) -> None:
     called: list[Event] = []
     with pytest.raises(error):
         run_handler(called.append, {}, **options)
     assert called == []
 
 
-def test_what_is_no_handler_or_no_payload_is_refused() -> None:
+def test_invalid_handlers_and_payloads_are_refused() -> None:
     with pytest.raises(penstock.InvalidHandler):
         run_handler(lambda: None, {})
     with pytest.raises(penstock.MissingField):
@@ -319,7 +321,7 @@ def test_state_without_a_key_fails_the_event_as_in_the_engine() -> None:
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), pytest.fail.Exception("the test is over")], ids=["ctrl-c", "fail"]
 )
-def test_what_ends_the_test_is_no_outcome(error: BaseException) -> None:
+def test_exceptions_that_end_a_test_are_not_outcomes(error: BaseException) -> None:
     def handle(event: Event) -> None:
         raise error
 

@@ -1,4 +1,4 @@
-"""`Harness`: an app on a log of its own, on both stores."""
+"""`Harness`: an app on its own log, on both stores."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import penstock
 from penstock import App, Context, Event, Permanent, Retry, RetryLater, Unavailable
 from penstock.core.lease import Settlement
 from penstock.testing import Drained, Emitted, Harness, VirtualClock
-from tests.conformance.helpers import raw
+from tests.support.raw_sql import raw
 
 TEN_SECONDS = Retry(max_attempts=3, base_seconds=10, factor=2, jitter=0)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str | None]:
-    """None is the harness's own file; PostgreSQL needs a database of the test's own."""
+    """None means the harness's own file; PostgreSQL needs a database."""
     yield None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 
 
 def shop(calls: list[Any] | None = None, **policy: Any) -> App:
-    """An app with one group that counts orders by key, and fails where the order says so."""
+    """An app with one group that counts orders by key and fails if the order says so."""
     app = App("sqlite:////nowhere/production.db", name="shop")
     errors = {"fail": ValueError("bad order"), "dead": Permanent("never"), "down": Unavailable("down")}
 
@@ -49,10 +49,10 @@ def payloads(emitted: list[Emitted]) -> list[Any]:
     return [one.payload for one in emitted]
 
 
-# --- what a drain does ----------------------------------------------------------------------------------------------
+# --- what a drain does ------------------------------------------------------------------------------------------------
 
 
-def test_a_drain_handles_what_is_due_and_says_how_much(url: str | None) -> None:
+def test_a_drain_handles_what_is_due_and_counts_it(url: str | None) -> None:
     with Harness(shop(), url=url) as harness:
         assert harness.drain() == Drained()
         for number in range(3):
@@ -80,7 +80,7 @@ def test_a_failure_leaves_no_effects_and_waits_for_the_clock(url: str | None) ->
         (waiting,) = harness.deliveries("fraud", state="PENDING")
         assert waiting.available_at == harness.clock.now() + timedelta(seconds=10)
 
-        assert harness.drain() == Drained()  # it never waits
+        assert harness.drain() == Drained()  # it does not wait
         harness.clock.advance(9.999)
         assert harness.drain() == Drained()
         harness.clock.advance(0.001)
@@ -110,7 +110,7 @@ def test_permanent_is_dead_and_retry_later_waits_as_long_as_it_says(url: str | N
         assert harness.drain() == Drained(failed=1)
 
 
-def test_an_ordered_key_is_held_back_behind_a_failure(url: str | None) -> None:
+def test_a_failure_holds_back_later_events_of_its_key(url: str | None) -> None:
     calls: list[int] = []
     with Harness(shop(calls, ordering="key"), url=url) as harness:
         harness.append("orders", {"id": 1, "raise": "fail"}, ordering_key="ada")
@@ -133,7 +133,7 @@ def test_an_unavailable_target_is_left_alone_until_the_next_drain(url: str | Non
     is_down = True
     app = App()
 
-    @app.subscribe("orders", group="mail", batch_size=2)  # two leases: the second is not even claimed
+    @app.subscribe("orders", group="mail", batch_size=2)  # two leases: the second is not claimed
     def send(event: Event) -> None:
         calls.append(event.json()["id"])
         if is_down and event.json()["id"] > 0:
@@ -152,7 +152,7 @@ def test_an_unavailable_target_is_left_alone_until_the_next_drain(url: str | Non
 def test_groups_that_emit_to_each_other_are_drained_to_the_end(url: str | None) -> None:
     app = App()
 
-    @app.subscribe("third", group="last")  # declared first: it has nothing to do in the first round
+    @app.subscribe("third", group="last")  # declared first, so it has nothing to do in the first round
     def last(event: Event, ctx: Context) -> None:
         ctx.emit("result", event.json() + 1, type="n")
 
@@ -193,7 +193,7 @@ def test_a_refused_effect_fails_its_own_event(url: str | None) -> None:
         assert payloads(harness.emitted("scored")) == [1, 2]
 
 
-def test_types_binding_and_pause_are_the_groups_own(url: str | None) -> None:
+def test_types_binding_and_pause_of_the_group_apply(url: str | None) -> None:
     seen: list[str] = []
     app = App()
 
@@ -227,7 +227,7 @@ def test_state_expires_by_the_virtual_clock(url: str | None) -> None:
         assert harness.state("g", "ada") == {}
 
 
-# --- where and how handlers run -------------------------------------------------------------------------------------
+# --- where and how handlers run ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("isolation", ["process", "inline"])
@@ -279,7 +279,7 @@ def test_a_drain_of_async_handlers_is_refused_where_a_loop_runs_already() -> Non
     asyncio.run(main())
 
 
-def test_what_ends_the_test_ends_the_drain_and_gives_the_lease_back() -> None:
+def test_an_exception_that_ends_the_test_ends_the_drain_and_releases_the_lease() -> None:
     calls: list[int] = []
     app = App()
 
@@ -299,7 +299,7 @@ def test_what_ends_the_test_ends_the_drain_and_gives_the_lease_back() -> None:
     assert calls == [1, 1, 2]
 
 
-def test_a_drain_without_end_is_given_up() -> None:
+def test_an_endless_drain_times_out() -> None:
     app = App()
 
     @app.subscribe("ping", group="ping")
@@ -332,10 +332,10 @@ def test_a_handler_cannot_drain() -> None:
         assert isinstance(drained.exceptions[0], penstock.InvalidInput)
 
 
-# --- the log of its own ---------------------------------------------------------------------------------------------
+# --- the log of its own -----------------------------------------------------------------------------------------------
 
 
-def test_the_apps_own_log_is_left_alone_and_comes_back() -> None:
+def test_the_apps_own_log_is_untouched_and_restored() -> None:
     app = shop()
     before = app.url
     with Harness(app) as harness:
@@ -358,21 +358,21 @@ def test_two_harnesses_share_nothing() -> None:
         assert other.log.streams() == []
 
 
-def test_a_url_is_used_as_it_is_and_kept(tmp_path: Path) -> None:
+def test_a_given_url_is_used_and_its_data_kept(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
     with Harness(shop(), url=url) as harness:
         harness.append("orders", {"id": 1}, ordering_key="ada")
         harness.drain()
         assert payloads(harness.emitted("alerts")) == [{"order": 1}]
     with Harness(shop(), url=url) as harness:
-        assert harness.emitted("alerts") == []  # only what is new
+        assert harness.emitted("alerts") == []  # only new events
         harness.append("orders", {"id": 2}, ordering_key="ada")
         assert harness.drain() == Drained(published=1)
         assert payloads(harness.emitted("alerts")) == [{"order": 2}]
         assert harness.state("fraud", "ada") == {"seen": 2}
 
 
-def test_the_clock_is_the_tests_own_if_it_brings_one() -> None:
+def test_a_given_clock_is_used() -> None:
     clock = VirtualClock()
     clock.advance(1000)
     with Harness(shop(), clock=clock) as harness:
@@ -408,10 +408,10 @@ def test_append_takes_every_field() -> None:
     assert (seen[0].event_type, seen[0].headers, seen[0].event_id) == ("test", {"tenant": "eu"}, done.event_id)
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def test_a_group_that_nobody_declared_is_refused() -> None:
+def test_an_undeclared_group_is_refused() -> None:
     with Harness(shop()) as harness:
         for ask in (
             lambda: harness.drain("froud"),
@@ -443,7 +443,7 @@ def test_an_app_without_handlers_is_refused() -> None:
         pass
 
 
-def test_outside_its_block_a_harness_has_no_log() -> None:
+def test_a_harness_has_no_log_outside_its_block() -> None:
     harness = Harness(shop())
     for _ in range(2):
         with pytest.raises(penstock.InvalidInput, match="inside its block"):
@@ -456,7 +456,7 @@ def test_outside_its_block_a_harness_has_no_log() -> None:
                 pass
 
 
-def test_a_group_that_is_bound_otherwise_is_refused_and_everything_is_put_back(tmp_path: Path) -> None:
+def test_a_conflicting_binding_is_refused_and_the_app_is_restored(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/log.db"
     with penstock.open(url) as log:
         log.create_group("orders", "fraud", types=["other"])
@@ -467,7 +467,7 @@ def test_a_group_that_is_bound_otherwise_is_refused_and_everything_is_put_back(t
     assert app.url == before
 
 
-def test_a_settle_that_is_impossible_is_blamed_on_the_one_event_that_makes_it_so(
+def test_an_impossible_settle_fails_only_the_event_that_causes_it(
     url: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = App()
@@ -490,7 +490,7 @@ def test_a_settle_that_is_impossible_is_blamed_on_the_one_event_that_makes_it_so
 
 
 @pytest.mark.parametrize("error", [penstock.LeaseLost, penstock.StoreUnavailable])
-def test_trouble_with_the_log_reaches_the_test_and_the_lease_is_given_back(
+def test_a_store_error_reaches_the_test_and_the_lease_is_released(
     monkeypatch: pytest.MonkeyPatch, error: type[penstock.PenstockError]
 ) -> None:
     apply = penstock.Lease.apply

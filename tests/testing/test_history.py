@@ -1,4 +1,4 @@
-"""The checkers must find what they are for: each planted violation is named, and a clean history is clean."""
+"""The history checkers find every planted violation and none in a clean history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def clean() -> History:
 
 
 @pytest.mark.shows("X07")
-def test_a_clean_history_is_clean() -> None:
+def test_a_clean_history_has_no_violations() -> None:
     assert clean().check() == []
 
 

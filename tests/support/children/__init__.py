@@ -1,0 +1,1 @@
+"""Modules that tests run in processes of their own: handlers, apps and drivers."""

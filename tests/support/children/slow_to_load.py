@@ -1,0 +1,17 @@
+"""An app that loads slowly, for example because it loads a model."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from penstock import Event
+from tests.support.children.handlers import act
+from tests.support.notes import write_note
+
+time.sleep(float(os.environ.get("PENSTOCK_LOADS", "0")))
+
+
+def handle(event: Event) -> None:
+    write_note(f"{event.offset} {event.attempts}")
+    act(event.json()["script"].get(str(event.attempts)))

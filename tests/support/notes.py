@@ -1,0 +1,30 @@
+"""Notes: a file in which handlers, in whatever process, write one line per call."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of this test; handlers find it in $PENSTOCK_NOTES."""
+    path = tmp_path / "notes"
+    monkeypatch.setenv("PENSTOCK_NOTES", str(path))
+    return path
+
+
+def write_note(line: str) -> None:
+    """Append one line to the file that $PENSTOCK_NOTES names, if any; lines of different processes do not mix."""
+    path = os.environ.get("PENSTOCK_NOTES")
+    if path:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(descriptor, f"{line}\n".encode())
+        os.close(descriptor)
+
+
+def read_notes(path: Path) -> list[list[str]]:
+    """The lines that handlers wrote, split into words."""
+    return [line.split() for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []

@@ -11,7 +11,6 @@ from importlib import metadata
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from penstock.cli import output
 from penstock.cli.command import START, command, root
@@ -31,7 +30,7 @@ def explain(
     """Explain an error by its code, or list all codes."""
     known = all_errors()
     if code is None:
-        rows = [(name, Text(_message(error))) for name, error in known.items()]
+        rows = [(name, _message(error)) for name, error in known.items()]
         documents = [_document(error) for error in known.values()]
         session.answer({"errors": documents}, lambda: output.pairs(rows))
         return
@@ -44,7 +43,7 @@ def explain(
         meant = f" Did you mean {', '.join(codes)}?" if codes else ""
         raise UnknownCode(f"No error has the code {code[:60]!r}.{meant}")
     facts = [("code", found.code), ("error", found.__name__), ("meaning", _message(found)), ("what to do", found.hint)]
-    session.answer(_document(found), lambda: output.pairs([(name, Text(text)) for name, text in facts]))
+    session.answer(_document(found), lambda: output.pairs(facts))
 
 
 def _message(error: type[PenstockError]) -> str:

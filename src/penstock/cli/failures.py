@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
-from rich.text import Text
 
 from penstock.cli import output
 from penstock.errors import InvalidInput, PenstockError
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -85,6 +88,8 @@ def _document(code: str, message: str, hint: str) -> dict[str, str]:
 
 
 def _shown(described: dict[str, str]) -> Text:
+    from rich.text import Text
+
     return Text.assemble(
         ("error ", "bold red"),
         (f"[{described['code']}] ", "red"),

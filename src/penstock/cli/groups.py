@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
-from rich.console import RenderableType
-from rich.text import Text
-
 from penstock.cli import output
 from penstock.cli.arguments import By, DryRun, Group, Headers, Stream, Types, Yes, parse_headers, parse_types
 from penstock.cli.command import LOOK, command, group, root
@@ -19,6 +16,9 @@ from penstock.core import limits
 from penstock.core.event import check_name
 from penstock.core.group import Group as StoredGroup
 from penstock.core.retry import Retry
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 _POSITION = "POSITION"
 _POSITION_HELP = "beginning, end, an offset, or a time (-1h, 2026-07-01T12:00Z)"
@@ -178,7 +178,7 @@ def delete(session: Session, *, stream: Stream, name: Group, yes: Yes = False, b
 
 
 def _done(session: Session, stream: str, name: str, what: str, document: dict[str, Any]) -> None:
-    session.answer({"stream": stream, "group": name, **document}, lambda: Text(f"{name} on {stream}: {what}"))
+    session.answer({"stream": stream, "group": name, **document}, lambda: f"{name} on {stream}: {what}")
 
 
 def _document(one: StoredGroup) -> dict[str, Any]:
@@ -214,18 +214,18 @@ def _circuit(one: StoredGroup) -> dict[str, Any] | None:
     }
 
 
-def _halted(one: StoredGroup) -> Text:
+def _halted(one: StoredGroup) -> RenderableType:
     """Why the group hands out nothing, or next to nothing."""
     if one.paused:
-        return Text(f"paused: {output.plain(one.pause_reason or 'by hand')}", style="yellow")
+        return output.styled(f"paused: {output.plain(one.pause_reason or 'by hand')}", "yellow")
     if one.circuit is not None:
-        return Text(f"circuit open: {output.plain(one.circuit.last_error or 'unavailable')}", style="yellow")
-    return Text(output.NONE)
+        return output.styled(f"circuit open: {output.plain(one.circuit.last_error or 'unavailable')}", "yellow")
+    return output.NONE
 
 
 def _table(found: list[StoredGroup]) -> RenderableType:
     if not found:
-        return Text("There are no groups; `penstock group create STREAM GROUP` makes one.")
+        return "There are no groups; `penstock group create STREAM GROUP` makes one."
     rows = (
         (
             output.cell(one.stream),
@@ -239,4 +239,4 @@ def _table(found: list[StoredGroup]) -> RenderableType:
         )
         for one in found
     )
-    return output.table(("stream", "group", "wants…", "order", ">lanes", ">attempts", ">lease", "halted…"), rows)
+    return output.table(("stream…", "group…", "wants…?", "order?", ">lanes?", ">attempts", ">lease?", "halted…"), rows)

@@ -9,9 +9,6 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.console import Group as Stacked
-from rich.text import Text
-
 from penstock.cli import output, records
 from penstock.cli.arguments import After, Error, Group, Limit, Since, Stream, Type, Until
 from penstock.cli.command import LOOK, command, root
@@ -38,8 +35,8 @@ def streams(session: Session) -> None:
         for one in stats.streams
     ]
     rows = [(output.cell(one["stream"]), f"{one['events']:,}", str(one["groups"])) for one in found]
-    empty = Text("There are no streams yet; `penstock append` makes one.")
-    shown = output.table(("stream", ">events", ">groups"), rows) if rows else empty
+    empty = "There are no streams yet; `penstock append` makes one."
+    shown = output.table(("stream…", ">events", ">groups"), rows) if rows else empty
     session.answer({"streams": found}, lambda: shown)
 
 
@@ -84,8 +81,8 @@ def events(
             documents, shown = [records.delivery_document(one) for one in found], records.delivery_table(found)
     more = documents[-1]["offset"] if len(documents) == limit else None
     document = {"stream": stream, "group": group, "events": documents, "next_after": more}
-    note = Text(f"There may be more: --after {more}", style="dim") if more else Text("")
-    session.answer(document, lambda: Stacked(shown, note) if more else shown)
+    note = [output.styled(f"There may be more: --after {more}", "dim")] if more else []
+    session.answer(document, lambda: output.stacked(shown, *note))
 
 
 def _read(

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
 from penstock.cli.arguments import By, DryRun, Error, Group, Ids, Since, Stream, Type, Until, Yes
 from penstock.cli.command import OPERATE, command, root
@@ -161,7 +160,7 @@ def reap(session: Session) -> None:
     """Take back what expired: leases whose holder is gone. Claims do this by themselves."""
     with session.open() as log:
         ended = log.reap()
-    session.answer({"ended": ended}, lambda: Text(f"{ended:,} expired leases ended"))
+    session.answer({"ended": ended}, lambda: f"{ended:,} expired leases ended")
 
 
 @command(root, "prune", panel=OPERATE, example="penstock prune orders --before -30d")
@@ -190,7 +189,7 @@ def prune(
             yes or not sys.stdin.isatty(), lambda: f"Remove what every group of {stream} has finished with?"
         )
         count = log.prune(stream, before=moment, upto=upto, keep_dead=keep_dead, by=by).count
-    session.answer({"stream": stream, "count": count}, lambda: Text(f"{stream}: {count:,} events removed"))
+    session.answer({"stream": stream, "count": count}, lambda: f"{stream}: {count:,} events removed")
 
 
 def _chosen(ids: Sequence[str] | None) -> list[Any]:
@@ -202,4 +201,4 @@ def _chosen(ids: Sequence[str] | None) -> list[Any]:
 def _answer(session: Session, stream: str, group: str, count: int, what: str, *, dry_run: bool, **more: Any) -> None:
     document = {"stream": stream, "group": group, "count": count, "dry_run": dry_run, **more}
     would = "would be" if dry_run else "are now"
-    session.answer(document, lambda: Text(f"{group} on {stream}: {count:,} deliveries {would} {what}"))
+    session.answer(document, lambda: f"{group} on {stream}: {count:,} deliveries {would} {what}")

@@ -7,15 +7,18 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import RenderableType
 
 from penstock.cli import output
 from penstock.cli.failures import ConfirmationNeeded
 from penstock.core.urls import without_password
 from penstock.log.log import Log
 from penstock.log.open import open_existing, open_log, url_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
 from penstock.cli import jsonl, output
 from penstock.cli.arguments import Headers, Stream, parse_headers
 from penstock.cli.command import WRITE, command, root

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
 from penstock.cli import output
 from penstock.cli.command import START, command, root
 from penstock.cli.failures import Usage

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
 from penstock.cli import output
 from penstock.cli.command import OPERATE, command, root
 from penstock.cli.failures import FAILED

@@ -9,20 +9,22 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from penstock.cli import output, records
-from penstock.cli.arguments import After, Error, Group, Limit, Since, Stream, Type, Until
+
+from penstock.cli import near, output, records
+from penstock.cli.arguments import After, Error, Group, Limit, Since, Stream, Type, Until, parse_event
 from penstock.cli.command import LOOK, command, root
+from penstock.cli.completion import fixed, groups
 from penstock.cli.failures import Usage
 from penstock.cli.session import Session
-from penstock.cli.times import parse_offset, parse_optional
+from penstock.cli.times import parse_optional
 from penstock.core.batch import Event
-from penstock.core.event import check_name, parse_event_id
+from penstock.core.delivery import State
+from penstock.core.event import check_name
 from penstock.errors import UnknownEvent
 from penstock.log.deliveries import DeliveryRecord
 from penstock.log.log import Log
 
 _PAGE = 1_000
-_LONGEST_OFFSET = 19  # digits; anything longer is an id
 
 
 @command(root, "streams", panel=LOOK, example="penstock streams")
@@ -46,9 +48,18 @@ def events(
     *,
     stream: Stream,
     group: Annotated[
-        str | None, typer.Option("--group", help="As this group sees them: with state and errors.")
+        str | None,
+        typer.Option("--group", help="As this group sees them: with state and errors.", autocompletion=groups),
     ] = None,
-    state: Annotated[str | None, typer.Option("--state", metavar="PENDING|CLAIMED|PUBLISHED|DEAD")] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help=f"Only in this state: {', '.join(State)}.",
+            autocompletion=fixed(*State),
+        ),
+    ] = None,
     event_type: Type = None,
     since: Since = None,
     until: Until = None,
@@ -79,10 +90,11 @@ def events(
                 limit=limit,
             )
             documents, shown = [records.delivery_document(one) for one in found], records.delivery_table(found)
+        meant = "" if documents or after or session.as_json else near.stream_like(log, stream)
     more = documents[-1]["offset"] if len(documents) == limit else None
     document = {"stream": stream, "group": group, "events": documents, "next_after": more}
     note = [output.styled(f"There may be more: --after {more}", "dim")] if more else []
-    session.answer(document, lambda: output.stacked(shown, *note))
+    session.answer(document, lambda: output.stacked(shown, *note, *([meant] if meant else [])))
 
 
 def _read(
@@ -110,15 +122,9 @@ def show(
 ) -> None:
     """Show one event, its delivery in every group, its history, and the tracebacks of its errors."""
     check_name(stream, "stream")
-    by_offset = which.isdecimal() and len(which) <= _LONGEST_OFFSET
-    offset = parse_offset(which, "offset") if by_offset else None
-    event_id = None if by_offset else parse_event_id(which)
+    wanted = parse_event(which)
     with session.open() as log:
-        with log.store.transaction(write=False) as tx:
-            found = tx.one("inspect.event", stream=stream, event_id=event_id, offset=offset)
-        if found is None:
-            raise UnknownEvent(f"There is no event {which} in the stream {stream!r}.")
-        event = log.event(stream, found.offset)
+        event = log.event(stream, wanted)
         deliveries = list(_everywhere(log, event))
         document = {
             "event": output.event_document(event),

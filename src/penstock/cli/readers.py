@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
 from penstock.cli import output
 from penstock.cli.arguments import By, DryRun, Group, Stream, Yes
 from penstock.cli.command import LOOK, OPERATE, command, root

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
 from penstock.cli import output
 from penstock.cli.arguments import By
 from penstock.cli.command import LOOK, OPERATE, command, root

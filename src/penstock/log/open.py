@@ -37,7 +37,7 @@ def open_log(
     return Log(store)
 
 
-def open_existing(url: str | None = None) -> Log:
+def open_existing(url: str | None = None, *, migrate: bool = True) -> Log:
     """Open a log that is there, and upgrade its schema; nothing is created by a mistyped URL."""
     store = make_store(url_of(url))
     try:
@@ -45,7 +45,8 @@ def open_existing(url: str | None = None) -> Log:
             raise StoreUnavailable(f"There is no log at {store.safe_url}; run `penstock init`.")
         with store.transaction(write=False) as tx:
             tx.one("tally.last")  # any table will do: raises SchemaMissing where there is none
-        store.migrate()
+        if migrate:
+            store.migrate()
     except BaseException:
         store.close()
         raise

@@ -126,7 +126,7 @@ def command(app: typer.Typer, name: str, *, example: str, panel: str | None = No
                 try:
                     function(session, **values)
                 except (UnknownEvent, UnknownGroup) as error:
-                    near.suggest(error, session.log, values)
+                    near.suggest(error, session, values)
                     raise
 
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)

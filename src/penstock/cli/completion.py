@@ -34,6 +34,12 @@ def groups(ctx: typer.Context, incomplete: str) -> list[str]:
     return [one for one in found if one.startswith(incomplete)]
 
 
+def groups_everywhere(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The groups of all streams."""
+    found = _look(ctx, lambda log: sorted({one.group_name for one in log.groups()}))
+    return [one for one in found if one.startswith(incomplete)]
+
+
 def codes(incomplete: str) -> list[str]:
     """The codes of all errors."""
     from penstock.errors import all_errors

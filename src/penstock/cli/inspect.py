@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -154,18 +154,26 @@ def dead(
     limit: Limit = 100,
 ) -> None:
     """List the dead letters of a group, the newest first."""
-    begin, end = parse_optional(since, "--since"), parse_optional(until, "--until")
-    newest: deque[DeliveryRecord] = deque(maxlen=limit)
-    after = 0
+    which = {
+        "type": event_type,
+        "since": parse_optional(since, "--since"),
+        "until": parse_optional(until, "--until"),
+        "error": error,
+    }
     with session.open() as log:
-        while page := log.deliveries(
-            stream, group, state="DEAD", type=event_type, since=begin, until=end, error=error, after=after, limit=_PAGE
-        ):
-            newest.extend(page)
-            after = page[-1].offset
-    found = sorted(newest, key=lambda one: (one.dead_at or one.created_at, one.offset), reverse=True)
+        found = dead_letters(log, stream, group, limit=limit, **which)
     document = {"stream": stream, "group": group, "dead": [records.delivery_document(one) for one in found]}
     session.answer(document, lambda: records.delivery_table(found))
+
+
+def dead_letters(log: Log, stream: str, group: str, *, limit: int = 100, **which: Any) -> list[DeliveryRecord]:
+    """The newest dead letters of a group, the newest first."""
+    newest: deque[DeliveryRecord] = deque(maxlen=limit)
+    after = 0
+    while page := log.deliveries(stream, group, state=State.DEAD, after=after, limit=_PAGE, **which):
+        newest.extend(page)
+        after = page[-1].offset
+    return sorted(newest, key=lambda one: (one.dead_at or one.created_at, one.offset), reverse=True)
 
 
 @command(root, "stats", panel=LOOK, example="penstock stats --json")

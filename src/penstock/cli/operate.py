@@ -213,5 +213,10 @@ def _ids(log: Log, stream: str, named: Sequence[uuid.UUID | int]) -> list[uuid.U
 
 def _answer(session: Session, stream: str, group: str, count: int, what: str, *, dry_run: bool, **more: Any) -> None:
     document = {"stream": stream, "group": group, "count": count, "dry_run": dry_run, **more}
+    session.answer(document, lambda: moved_line(stream, group, count, what, dry_run=dry_run))
+
+
+def moved_line(stream: str, group: str, count: int, what: str, *, dry_run: bool = False) -> str:
+    """What a command says that moved deliveries."""
     would = "would be" if dry_run else "are now"
-    session.answer(document, lambda: f"{group} on {stream}: {count:,} deliveries {would} {what}")
+    return f"{group} on {stream}: {count:,} deliveries {would} {what}"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 GAP = 2  # letters between two columns
 _NARROWEST = 8  # letters of a column that is cut
-_COMFORTABLE = 14  # below this, columns that may be left out are left out
+_PICTURE = 5  # … of one without a heading, such as a progress bar
+_COMFORTABLE = 18  # below this, columns that may be left out are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,9 @@ class Column:
 
     def least(self, shortest: int) -> int:
         """The width it needs if it may be cut down to `shortest`."""
-        return min(self.width, shortest) if self.cut else self.width
+        if not self.cut:
+            return self.width
+        return min(self.width, shortest if self.name else min(shortest, _PICTURE))
 
 
 def layout(columns: Sequence[Column], width: int) -> dict[Column, int] | None:

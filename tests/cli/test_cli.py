@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import uuid
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +63,13 @@ def test_init_prints_the_schema_without_a_database(command: Command) -> None:
 
 def test_every_command_has_help_with_an_example(command: Command) -> None:
     listed = [name for name in SPECIFIED.split() if name != "group"]
-    inside = ["create", "pause", "resume", "rewind", "delete", "bind"]
+    inside = ["create", "set", "pause", "resume", "rewind", "delete", "bind"]
     for path in [*([one] for one in listed), *(["group", one] for one in inside), ["group"], []]:
         shown = command(*path, "--help")
         assert shown.code == 0, path
         assert "Example: penstock" in shown.out, path
-        for option in ("--url", "--json", "--debug"):
+        assert not re.search(r"<\w+|\{\w+\}|\[\[|x<=|>=", shown.out), path
+        for option in ("--url URL", "--json", "--quiet", "--log-format text|json", "--debug", "--help"):
             assert option in shown.out, path
     assert all(f" {name} " in command("--help").out for name in SPECIFIED.split())
 
@@ -97,6 +100,17 @@ def test_explain_of_an_unknown_code_names_near_ones(command: Command) -> None:
 def test_version(command: Command) -> None:
     assert command("version", "--json").json["penstock"]
     assert "sqlite" in command("version").out
+
+
+def test_version_as_an_option(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shown = command("--version")
+    assert shown.code == 0
+    for name in ("penstock", "python", "sqlite", "pyspark", "java"):
+        assert re.search(rf"^{name} +\S+", shown.out, re.MULTILINE), shown.out
+    assert command("--version", "--json").json == command("version", "--json").json
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert re.search(r"^java +not found", command("--version").out, re.MULTILINE)
+    assert command("--version", "--json").json["java"] is None
 
 
 # --- writing -------------------------------------------------------------------------------------------------------
@@ -215,6 +229,16 @@ def test_show(penstock: Command, log_url: str, command: Command) -> None:
     assert ids[0] in shown and "boom" in shown
 
 
+def test_show_leaves_out_who_where_nobody_is_named(command: Command, log_url: str) -> None:
+    fill(log_url)
+    with library.open(log_url) as log:
+        log.append("orders", {}, type="t", available_at=datetime.now(UTC) + timedelta(hours=1))
+        log.kill("orders", "fraud", event_ids=[log.event("orders", 7).event_id], by="ada")
+    waiting = command("show", "orders", 1, "--url", log_url).out
+    assert not re.search(r"\bby\b", waiting), waiting
+    assert re.search(r"\bby\b", command("show", "orders", 7, "--url", log_url).out)
+
+
 def test_dead_is_newest_first(penstock: Command, log_url: str) -> None:
     ids = fill(log_url)
     work(log_url, dead=ids[:2])
@@ -317,6 +341,38 @@ def test_group_rewind(penstock: Command, log_url: str) -> None:
     assert counts(penstock)["pending"] == 6
 
 
+def test_group_set_changes_what_is_given_and_nothing_else(penstock: Command, log_url: str) -> None:
+    fill(log_url)
+    options: tuple[Any, ...] = ("--ordering", "key", "--lanes", 4, "--max-attempts", 7, "--factor", 3, "--jitter", 0)
+    before = penstock("group", "create", "orders", "ledger", *options, "--max-age-seconds", 60).json
+    after = penstock("group", "set", "orders", "ledger", "--base-seconds", 9, "--by", "ada")
+    assert after.code == 0
+    assert after.json == {**before, "retry": {**before["retry"], "base_seconds": 9.0}}
+    done = penstock("group", "set", "orders", "ledger", "--lanes", 8, "--on-dead", "halt", "--lease-seconds", 5).json
+    assert (done["lanes"], done["on_dead"], done["lease_seconds"]) == (8, "halt", 5.0)
+    assert done["retry"] == after.json["retry"]
+    assert penstock("groups", "orders").json["groups"][-1] == done
+
+
+def test_group_set_refuses_what_the_log_refuses(penstock: Command, log_url: str) -> None:
+    fill(log_url)
+    penstock("group", "create", "orders", "ledger", "--ordering", "key", "--lanes", 4)
+    for options, code, error in (
+        ((), 2, "usage"),
+        (("--lanes", 16), 2, "invalid_input"),
+        (("--lanes", 2), 2, "invalid_input"),
+        (("--max-attempts", 0), 2, "invalid_input"),
+        (("--jitter", 2), 2, "invalid_input"),
+        (("--on-dead", "cry"), 2, "invalid_input"),
+        (("--lease-seconds", -1), 2, "invalid_input"),
+    ):
+        refused = penstock("group", "set", "orders", "ledger", *options)
+        assert (refused.code, refused.error) == (code, error), options
+    unknown = penstock("group", "set", "orders", "ledgre", "--factor", 2)
+    assert (unknown.code, unknown.error) == (1, "unknown_group")
+    assert "Did you mean the group 'ledger'?" in unknown.json["error"]["hint"]
+
+
 def test_group_delete(penstock: Command, log_url: str) -> None:
     fill(log_url)
     assert penstock("group", "delete", "orders", "fraud", "--yes").json["deleted"] is True
@@ -373,6 +429,19 @@ def test_skip(penstock: Command, log_url: str) -> None:
     assert penstock("skip", "orders", "ledger", "c-0", "--yes").json["count"] == 1
     work(log_url, "ledger")
     assert counts(penstock, "ledger") == {"pending": 0, "claimed": 0, "published": 5, "dead": 1}
+
+
+def test_an_event_is_named_by_its_offset_everywhere(penstock: Command, log_url: str) -> None:
+    """What `show` takes, the commands that act take, too."""
+    ids = fill(log_url)
+    assert penstock("kill", "orders", "fraud", "--id", 1, "--id", ids[0], "--id", 2, "--yes").json["count"] == 2
+    assert penstock("reschedule", "orders", "fraud", "--id", 3, "--at", "-1h").json["count"] == 1
+    assert penstock("redrive", "orders", "fraud", "--id", 1, "--id", ids[1], "--yes").json["count"] == 2
+    work(log_url)
+    assert penstock("replay", "orders", "fraud", "--id", 6, "--yes").json["count"] == 1
+    for verb, more in (("redrive", ()), ("replay", ()), ("kill", ()), ("reschedule", ("--at", "now"))):
+        refused = penstock(verb, "orders", "fraud", "--id", 99, *more, *(() if more else ("--yes",)))
+        assert (refused.code, refused.error) == (1, "unknown_event"), verb
 
 
 def test_reap(penstock: Command, log_url: str) -> None:

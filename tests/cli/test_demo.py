@@ -39,7 +39,7 @@ def test_the_story_on_a_terminal(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
     ours, theirs = pty.openpty()
     os.set_blocking(ours, True)
-    environment = {"COLUMNS": "100", "TERM": "xterm", "TMPDIR": str(tmp_path)}
+    environment = {"COLUMNS": "180", "TERM": "xterm", "TMPDIR": str(tmp_path)}
     try:
         with penstock(
             tmp_path, "demo", *FEW, "--url", url, stdout=theirs, stderr=theirs, environment=environment
@@ -145,11 +145,28 @@ def test_what_it_advises_works(tmp_path: Path) -> None:
     first, *others = advice(running.out)
     assert " demo --engine local --url sqlite:///penstock-demo.db" in first
     told = shell(tmp_path, f"{first.partition('#')[0]} --orders 200")
-    for line in others:
-        shell(tmp_path, line)
+    said_first = [shell(tmp_path, line) for line in others]
     said = {line.split()[1]: shell(tmp_path, line) for line in advice(told)}
     assert said.keys() == {"stats", "events", "show", "doctor"}
     assert "redriven" in said["show"], "an order that was dead"
+    for text in (*said_first, *said.values()):
+        assert text.strip() and "Nothing matches." not in text
+
+
+def test_a_command_in_the_story_is_followed_by_what_it_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The columns of `penstock dead`, and what `penstock redrive` says."""
+    monkeypatch.setenv("COLUMNS", "180")
+    with penstock(tmp_path, "demo", *LOCAL, "--url", f"sqlite:///{tmp_path / 'shop.db'}") as running:
+        assert running.wait() == 0
+    lines = running.out.splitlines()
+    place = lines.index("   $ penstock dead demo-orders screening")
+    columns = ["offset", "type", "key", "state", "tries/failed", "when", "event id", "error"]
+    assert re.split(r"\s{2,}", lines[place + 1].strip()) == columns
+    rows = lines[place + 3 : place + 15]
+    assert all(re.match(r" *\d+  order\.created  customer-\d+ +DEAD +2/2 ", row) for row in rows), rows
+    assert sum("AttributeError: 'NoneType' object has no attribute 'upper'" in row for row in rows) == 8
+    place = lines.index("   $ penstock redrive demo-orders screening --all --yes")
+    assert lines[place + 1] == "screening on demo-orders: 12 deliveries are now PENDING by redrive"
 
 
 def advice(told: str) -> list[str]:

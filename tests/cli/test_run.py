@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
+import logging
 import os
 import pty
 import re
 import signal
 import termios
+import threading
+import types
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import penstock as library
+from penstock.cli.run_display import Display
+from penstock.cli.run_lines import life_shown, warnings_shown
+from penstock.core.observe import Observers, ProcessesDied, RunBegan, RunEnded, RunProgressed, RunStopping, everyone
+from penstock.engine.outage import Outage, patiently
 from tests.cli.conftest import Command
 from tests.support.running import Gate, Running, penstock, watching
 
@@ -37,6 +46,8 @@ def screen(event):
         raise ValueError("no country")
     if do == "print":
         print("printed by a handler", flush=True)
+    if do == "die":
+        os._exit(3)
     if do == "wait":
         note(f"{{os.getpid()}} {{os.getppid()}}")
         open(os.path.join(here, "gate")).close()
@@ -106,7 +117,7 @@ def shop(tmp_path: Path, log_url: str) -> Iterator[Shop]:
 
 def test_it_drains_and_says_so_in_one_document(shop: Shop) -> None:
     shop.append(*[None] * (ORDERS - 2), "raise", "print")
-    with shop.run(*DRAIN, "--json") as running:
+    with shop.run(*DRAIN, "--json", "--quiet") as running:
         assert running.wait() == 0
     document = json.loads(running.out)
     assert document.keys() == {"seconds", "groups", "paused"}
@@ -128,8 +139,89 @@ def test_it_ends_with_one_line(shop: Shop) -> None:
         assert running.wait() == 0
     (line,) = running.out.splitlines()
     assert re.match(r"stopped after \d+\.\d s: groups=2 leases=\d+ published=41 failed=0 dead=1 released=0 ", line)
-    (failing,) = running.err.splitlines()
+    began, failing, ended = running.err.splitlines()
+    assert began == "run 1 began on the local engine: orders/fraud, orders/mail"
     assert failing.startswith("orders/fraud: ") and "ValueError: no country" in failing
+    assert ended == "the run ended: stopped"
+
+
+def test_its_life_as_json_lines(shop: Shop) -> None:
+    shop.append(None, "raise", "die")
+    with shop.run(*DRAIN, "--log-format", "json", "--group", "fraud") as running:
+        assert running.wait() == 0
+    lines = [json.loads(line) for line in running.err.splitlines()]
+    assert all(line.keys() >= {"at", "level", "event", "message"} for line in lines)
+    first, *between, last = lines
+    assert (first["event"], first["engine"], first["groups"]) == ("began", "local", ["orders/fraud"])
+    assert (last["event"], last["outcome"]) == ("ended", "stopped")
+    warnings = [one["message"] for one in between if one["level"] == "warning"]
+    assert any("ValueError: no country" in one for one in warnings)
+    (died,) = [one for one in between if one["event"] == "processes_died"]
+    assert (died["group"], died["count"]) == ("orders/fraud", 1)
+
+
+def test_quiet_leaves_only_warnings(shop: Shop) -> None:
+    shop.append(None, "raise")
+    with shop.run(*DRAIN, "--quiet") as running:
+        assert running.wait() == 0
+    (line,) = running.err.splitlines()
+    assert "ValueError: no country" in line
+
+
+def test_a_failed_run_says_so(shop: Shop) -> None:
+    shop.append(None)
+    with shop.run(*DRAIN) as running:
+        assert running.wait() == 0
+    file = shop.directory / "shop.py"
+    file.write_text(file.read_text().replace('"orders", group="fraud"', '"orders", types=["a.*"], group="fraud"'))
+    with shop.run(*DRAIN, "--log-format", "json") as running:
+        assert running.wait() == 1
+    *_, ended, error = [json.loads(line) for line in running.err.splitlines()]
+    assert (ended["event"], ended["outcome"]) == ("ended", "failed: binding_changed")
+    assert (error["level"], error["code"]) == ("error", "binding_changed")
+
+
+def test_lines_say_that_spark_is_starting(capsys: pytest.CaptureFixture[str]) -> None:
+    with life_shown("spark", json_lines=False):
+        everyone.emit(RunBegan("spark", ["orders/fraud"], 7))
+        everyone.emit(RunStopping())
+        everyone.emit(ProcessesDied("orders/fraud", 2))
+        everyone.emit(RunEnded("stopped"))
+    everyone.emit(RunStopping())
+    assert capsys.readouterr().err.splitlines() == [
+        "Spark is starting",
+        "run 7 began on the spark engine: orders/fraud",
+        "stopping: running handlers get their time; a second signal exits at once",
+        "orders/fraud: 2 of its handlers' processes died",
+        "the run ended: stopped",
+    ]
+
+
+@pytest.mark.parametrize("json_lines", [False, True])
+def test_a_database_that_is_away_and_back_and_a_lost_lease_are_lines(
+    capsys: pytest.CaptureFixture[str], json_lines: bool
+) -> None:
+    """They are warnings, which --quiet leaves."""
+    tries = iter([library.StoreUnavailable("no route"), None, library.LeaseLost("Lease 5 is gone.")])
+
+    def do() -> None:
+        if (error := next(tries)) is not None:
+            raise error
+
+    root = logging.getLogger()
+    handlers, root.handlers = root.handlers, []  # pytest's own
+    try:
+        with warnings_shown(json_lines):
+            for _ in range(2):
+                patiently(do, "orders/fraud", Observers(), threading.Event(), Outage())
+    finally:
+        root.handlers = handlers
+    lines = capsys.readouterr().err.splitlines()
+    said = [json.loads(line)["message"] for line in lines] if json_lines else lines
+    away, back, lost = said
+    assert away.startswith("orders/fraud: waiting for the database: ") and "no route" in away
+    assert back.startswith("orders/fraud: the database is back after ")
+    assert lost == "orders/fraud: Lease 5 is gone."
 
 
 def test_only_the_named_groups_are_worked_for(shop: Shop) -> None:
@@ -234,6 +326,7 @@ def test_an_unknown_group(command: Command, tmp_path: Path) -> None:
     refused = command("run", tmp_path / "app.py", *LOCAL, "--group", "fraud", "--group", "frauds", "--json")
     assert (refused.code, refused.error) == (1, "unknown_group")
     assert "fraud, mail" in refused.json["error"]["message"]
+    assert refused.json["error"]["hint"].startswith("Did you mean 'fraud'?")
 
 
 @pytest.mark.parametrize(
@@ -367,6 +460,20 @@ def test_a_summary_lives_on_a_terminal(shop: Shop, processes: int) -> None:
     assert running.out.count("\n") == 1
 
 
+def test_a_summary_shows_no_zeros_before_there_is_anything_to_count() -> None:
+    served = [types.SimpleNamespace(stream="orders", group="fraud", name="orders/fraud")]
+    console = Console(file=io.StringIO(), width=60)
+    display = Display(False, None, served, starting="Spark is starting")  # type: ignore[arg-type]
+    console.print(display.render())
+    assert re.fullmatch(r"Spark is starting … 0:00:0\d\s*", console.file.getvalue())  # type: ignore[attr-defined]
+    display(RunProgressed({"orders/fraud": {"published": 9_876_543_210, "failed": 594, "dead": 0, "released": 0}}))
+    console = Console(file=io.StringIO(), width=60)
+    display._console = console
+    console.print(display.render())
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "9,876,543,210" in shown and "594" in shown and "starting" not in shown
+
+
 def test_a_summary_that_cannot_ask_the_store_ends_nothing(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,7 +497,7 @@ def test_a_summary_that_cannot_ask_the_store_ends_nothing(
 @pytest.mark.parametrize("processes", [1, 2])
 def test_warnings_are_plain_lines(shop: Shop, processes: int) -> None:
     shop.append("unavailable")
-    with shop.run(*DRAIN, "--processes", processes) as running:
+    with shop.run(*DRAIN, "--quiet", "--processes", processes) as running:
         assert running.wait() == 0
     lines = running.err.splitlines()
     assert 1 <= len(lines) <= processes, "each process says it once"
@@ -405,7 +512,7 @@ def test_an_app_that_configures_logging_gets_its_warnings_once(shop: Shop, proce
     file = shop.directory / "shop.py"
     file.write_text(f"import logging\nlogging.basicConfig(format='seen %(message)s')\n{file.read_text()}")
     shop.append("unavailable")
-    with shop.run(*DRAIN, "--processes", processes) as running:
+    with shop.run(*DRAIN, "--quiet", "--processes", processes) as running:
         assert running.wait() == 0
     lines = running.err.splitlines()
     assert 1 <= len(lines) <= processes

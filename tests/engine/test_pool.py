@@ -69,8 +69,8 @@ class Shop:
             log.append_many("orders", [{"payload": {}, "type": "order.created"}] * count)
 
     def run(self, *arguments: object, processes: int = 2) -> Running:
-        given = ("run", "shop.py", "--engine", "local", "--processes", processes, "--url", self.url, "--json")
-        return running.penstock(self.directory, *given, *arguments)
+        given = ("run", "shop.py", "--engine", "local", "--processes", processes, "--url", self.url)
+        return running.penstock(self.directory, *given, "--json", "--quiet", *arguments)
 
     def notes(self) -> list[tuple[int, int, int]]:
         """Every call of the handler: its process, the pool process above it, and the offset."""

@@ -6,11 +6,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
 from penstock.cli import jsonl, output
 from penstock.cli.arguments import Headers, Stream, parse_headers
@@ -23,6 +21,9 @@ from penstock.core.codec import JSON
 from penstock.core.event import check_name
 from penstock.errors import InvalidInput, MissingField, PenstockError
 from penstock.log import new_events
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 @command(root, "append", panel=WRITE, example="penstock append orders --type order.created --payload '{\"id\": 7}'")
@@ -72,7 +73,7 @@ def append(
         done = log.append(stream, fields.pop("payload"), **fields)
     document = {"stream": stream, "offset": done.offset, "event_id": done.event_id, "duplicate": done.duplicate}
     known = " (was there already)" if done.duplicate else ""
-    session.answer(document, lambda: Text(f"{stream}@{done.offset} {done.event_id}{known}"))
+    session.answer(document, lambda: f"{stream}@{done.offset} {done.event_id}{known}")
 
 
 def _payload(given: str | None, content_type: str | None) -> Any:
@@ -98,7 +99,7 @@ def _append_file(session: Session, stream: str, source: str, default_type: str |
         stored, duplicates = _store(session, stream, lines, count, progress)
     document = {"stream": stream, "appended": stored - duplicates, "duplicates": duplicates}
     known = f", {output.number(duplicates)} were there already" if duplicates else ""
-    session.answer(document, lambda: Text(f"{stream}: {output.number(stored - duplicates)} events appended{known}"))
+    session.answer(document, lambda: f"{stream}: {output.number(stored - duplicates)} events appended{known}")
 
 
 def _check(stream: str, lines: JsonLines, progress: Progress) -> int:
@@ -129,6 +130,8 @@ def _store(session: Session, stream: str, lines: JsonLines, count: int, progress
 
 @contextmanager
 def _progress(session: Session) -> Iterator[Progress]:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

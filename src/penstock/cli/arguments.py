@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from penstock.cli.times import TIME_HELP
+from penstock.cli.completion import groups, streams
+from penstock.cli.times import TIME_HELP, parse_offset
+from penstock.core.event import parse_event_id
 from penstock.errors import InvalidInput
 
 MOST = 100_000  # rows in one answer
 LARGEST = 2**63 - 1
+_LONGEST_OFFSET = 19  # digits; anything longer is an id
 
-Stream = Annotated[str, typer.Argument(metavar="STREAM", help="The stream.", show_default=False)]
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
-Ids = Annotated[list[str] | None, typer.Option("--id", help="An event id; repeat it for more.", show_default=False)]
+Stream = Annotated[
+    str, typer.Argument(metavar="STREAM", help="The stream.", show_default=False, autocompletion=streams)
+]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False, autocompletion=groups)]
+Ids = Annotated[
+    list[str] | None,
+    typer.Option("--id", metavar="ID|OFFSET", help="An event; repeat it for more.", show_default=False),
+]
 Type = Annotated[str | None, typer.Option("--type", help="Only events of this type.")]
 Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help=f"Created at or after: {TIME_HELP}.")]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created before.")]
 Error = Annotated[str | None, typer.Option("--error", help="Only with this error code, or this text in the error.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=MOST, help="How many at most.")]
-After = Annotated[int, typer.Option("--after", min=0, max=LARGEST, help="Only above this offset: the next page.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=MOST, help="How many at most.")]
+After = Annotated[
+    int, typer.Option("--after", metavar="OFFSET", min=0, max=LARGEST, help="Only above this offset: the next page.")
+]
 Headers = Annotated[
     list[str] | None, typer.Option("--header", metavar="K=V", help="A header; repeat it for more.", show_default=False)
 ]
@@ -31,7 +42,9 @@ Types = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.", show_default=False)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", show_default=False)]
-By = Annotated[str | None, typer.Option("--by", help="Who does this, for the audit; else the user's name.")]
+By = Annotated[
+    str | None, typer.Option("--by", metavar="NAME", help="Who does this, for the audit; else the user's name.")
+]
 
 
 def parse_headers(pairs: Sequence[str] | None) -> dict[str, str] | None:
@@ -43,6 +56,12 @@ def parse_headers(pairs: Sequence[str] | None) -> dict[str, str] | None:
             raise InvalidInput(f"header {pair!r} is not of the form name=value.")
         found[name] = value
     return found or None
+
+
+def parse_event(text: str) -> uuid.UUID | int:
+    """An event by its id, or by its offset."""
+    by_offset = text.isdecimal() and len(text) <= _LONGEST_OFFSET
+    return parse_offset(text, "offset") if by_offset else parse_event_id(text)
 
 
 def parse_types(patterns: Sequence[str] | None) -> list[str] | None:

@@ -1,4 +1,4 @@
-"""What every command has in common: `--url`, `--json` and `--debug`, before or behind its name, and an example."""
+"""What every command has in common: its options, before or behind its name, its help, and an example."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from penstock.cli import help, near
+from penstock.cli.completion import fixed
 from penstock.cli.failures import Usage
 from penstock.cli.session import Options, Session
+from penstock.errors import UnknownEvent, UnknownGroup
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -17,27 +20,81 @@ START, WRITE, LOOK, OPERATE = "Getting started", "Writing", "Looking (changes no
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", help="Where the log is; else $PENSTOCK_URL, else sqlite:///penstock.db.", show_default=False),
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="Where the log is; else $PENSTOCK_URL, else sqlite:///penstock.db.",
+        show_default=False,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.", show_default=False)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress; warnings stay.", show_default=False)]
+LogFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--log-format",
+        metavar="text|json",
+        help="How lines on standard error are written.",
+        show_default="text",
+        autocompletion=fixed("text", "json"),
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the trace of an error.", show_default=False)]
+Version = Annotated[bool, typer.Option("--version", help="Print all versions and exit.", show_default=False)]
 
 root = typer.Typer(
     name="penstock",
+    cls=help.Group,
     help="A durable event log in your own database, in which every message has a lifecycle for every consumer group.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage. Example: penstock demo",
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-group = typer.Typer(name="group", help="Create, pause, resume, rewind, bind or delete a group.")
+group = typer.Typer(
+    name="group",
+    cls=help.Group,
+    help="Create, set, pause, resume, rewind, bind or delete a group.",
+    rich_markup_mode=None,
+)
 root.add_typer(group, rich_help_panel=OPERATE, epilog="Example: penstock group create orders fraud --types 'order.*'")
 
 
 @root.callback(invoke_without_command=True)
-@group.callback(invoke_without_command=True)
-def remember(ctx: typer.Context, url: Url = None, as_json: Json = False, debug: Debug = False) -> None:
+def start(
+    ctx: typer.Context,
+    url: Url = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    log_format: LogFormat = None,
+    debug: Debug = False,
+    version: Version = False,
+) -> None:
     """Take the options in front of a command's name; without a command, show the help."""
-    ctx.obj = (ctx.obj or Options()).over(url, as_json, debug)
+    options = Options(url, as_json, quiet, log_format, debug)
+    if version:
+        from penstock.cli.explain import print_versions
+
+        print_versions(Session(options))
+        raise typer.Exit(0)
+    _remember(ctx, options)
+
+
+@group.callback(invoke_without_command=True)
+def start_group(
+    ctx: typer.Context,
+    url: Url = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    log_format: LogFormat = None,
+    debug: Debug = False,
+) -> None:
+    """The same for the commands of a group."""
+    _remember(ctx, Options(url, as_json, quiet, log_format, debug))
+
+
+def _remember(ctx: typer.Context, options: Options) -> None:
+    ctx.obj = (ctx.obj or Options()).over(options)
     if ctx.invoked_subcommand is None:
         if ctx.obj.as_json:
             raise Usage("No command was named.")
@@ -47,7 +104,13 @@ def remember(ctx: typer.Context, url: Url = None, as_json: Json = False, debug: 
 
 _COMMON = [
     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-    for name, default, annotation in (("url", None, Url), ("as_json", False, Json), ("debug", False, Debug))
+    for name, default, annotation in (
+        ("url", None, Url),
+        ("as_json", False, Json),
+        ("quiet", False, Quiet),
+        ("log_format", None, LogFormat),
+        ("debug", False, Debug),
+    )
 ]
 
 
@@ -58,16 +121,20 @@ def command(app: typer.Typer, name: str, *, example: str, panel: str | None = No
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
 
         def run(ctx: typer.Context, **values: Any) -> None:
-            options = ctx.obj or Options()
-            with Session(options.over(values.pop("url"), values.pop("as_json"), values.pop("debug"))) as session:
-                function(session, **values)
+            later = Options(**{one.name: values.pop(one.name) for one in _COMMON})
+            with Session((ctx.obj or Options()).over(later)) as session:
+                try:
+                    function(session, **values)
+                except (UnknownEvent, UnknownGroup) as error:
+                    near.suggest(error, session, values)
+                    raise
 
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
         shown = [context, *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *_COMMON]
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # this is how Typer learns of them
         run.__annotations__ = {one.name: one.annotation for one in shown}
         run.__doc__ = function.__doc__
-        app.command(name, epilog=f"Example: {example}", rich_help_panel=panel)(run)
+        app.command(name, cls=help.Command, epilog=f"Example: {example}", rich_help_panel=panel)(run)
         return function
 
     return register

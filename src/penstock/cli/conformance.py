@@ -5,10 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group, RenderableType
-from rich.progress import Progress
-from rich.table import Table
-from rich.text import Text
 
 from penstock.cli import output
 from penstock.cli.command import START, command, root
@@ -16,6 +12,8 @@ from penstock.cli.failures import Usage
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from penstock.testing.clauses.run import Result
 
 
@@ -45,6 +43,8 @@ def conformance(
 
 def _run(session: Session, page: str | None) -> list[Result]:
     # Here, because no other command needs what the checks need.
+    from rich.progress import Progress
+
     from penstock.testing.clauses.registry import clauses
     from penstock.testing.clauses.run import run
 
@@ -57,6 +57,10 @@ def _run(session: Session, page: str | None) -> list[Result]:
 
 
 def _shown(results: list[Result], held: str) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
     if not results:
         return Text(held, "green")
     table = Table.grid(padding=(0, 2))  # ids stay whole on a narrow screen; the texts wrap

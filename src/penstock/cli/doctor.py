@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group as Stacked
-from rich.text import Text
 
 from penstock.cli import output
 from penstock.cli.command import OPERATE, command, root
 from penstock.cli.failures import FAILED
 from penstock.cli.session import Session
-from penstock.log.doctor import Finding, Level, repaired
 
-_COLOURS = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "bold red"}
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from penstock.log.doctor import Finding
+
+_COLOURS = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
 
 @command(root, "doctor", panel=OPERATE, example="penstock doctor --repair")
@@ -27,6 +29,8 @@ def doctor(
     ] = False,
 ) -> None:
     """Check the database's settings, the schema, and whether anything stands still. Exit 1 over a problem."""
+    from penstock.log.doctor import Level, repaired
+
     with session.open() as log:
         done = [*repaired(log.repair())] if repair else []
         findings = [*done, *log.examine()]
@@ -36,7 +40,10 @@ def doctor(
         raise typer.Exit(FAILED)
 
 
-def _shown(findings: list[Finding]) -> Stacked:
+def _shown(findings: list[Finding]) -> RenderableType:
+    from rich.console import Group as Stacked
+    from rich.text import Text
+
     lines = []
     for one in findings:
         line = Text.assemble(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
-from rich.text import Text
 
 from penstock.cli import output
 from penstock.errors import InvalidInput, PenstockError
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -57,9 +61,15 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
         traceback.print_exception(error, file=sys.stderr)
     if "--json" in arguments:
         output.write_json({"error": described})
+    elif _wants_json_lines(arguments):
+        output.write_line({"level": "error", **described})
     else:
         output.error_console().print(_shown(described), soft_wrap=True)
     return code
+
+
+def _wants_json_lines(arguments: Sequence[str]) -> bool:
+    return "--log-format=json" in arguments or ("--log-format", "json") in itertools.pairwise(arguments)
 
 
 def _describe(error: BaseException) -> tuple[int, dict[str, str]]:
@@ -67,7 +77,8 @@ def _describe(error: BaseException) -> tuple[int, dict[str, str]]:
         error = Aborted()
     if isinstance(error, PenstockError):
         code = WRONG_USAGE if isinstance(error, InvalidInput) else FAILED
-        return code, _document(error.code, error.message, error.hint)
+        meant = error.details.get("did_you_mean")
+        return code, _document(error.code, error.message, f"{meant} {error.hint}" if meant else error.hint)
     # Typer raises Click's errors, of the Click it was built with or of the one it carries; both answer to this.
     message, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
     if message is not None:
@@ -85,6 +96,8 @@ def _document(code: str, message: str, hint: str) -> dict[str, str]:
 
 
 def _shown(described: dict[str, str]) -> Text:
+    from rich.text import Text
+
     return Text.assemble(
         ("error ", "bold red"),
         (f"[{described['code']}] ", "red"),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
-from rich.console import RenderableType
-from rich.text import Text
 
-from penstock.cli import output
+from penstock.cli import near, output
 from penstock.cli.arguments import By, DryRun, Group, Headers, Stream, Types, Yes, parse_headers, parse_types
 from penstock.cli.command import LOOK, command, group, root
+from penstock.cli.completion import fixed, streams
 from penstock.cli.failures import Usage
 from penstock.cli.session import Session
 from penstock.cli.times import parse_position
@@ -20,9 +20,25 @@ from penstock.core.event import check_name
 from penstock.core.group import Group as StoredGroup
 from penstock.core.retry import Retry
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 _POSITION = "POSITION"
 _POSITION_HELP = "beginning, end, an offset, or a time (-1h, 2026-07-01T12:00Z)"
 _DEFAULT = Retry()
+_ON_DEAD = typer.Option(
+    "--on-dead",
+    metavar="continue|halt",
+    help="What a key does after a dead letter.",
+    autocompletion=fixed("continue", "halt"),
+)
+_LEASE_SECONDS = typer.Option("--lease-seconds", help="How long a claim holds.")
+_MAX_ATTEMPTS = typer.Option("--max-attempts", help="This failure is the last.")
+_BASE_SECONDS = typer.Option("--base-seconds", help="The first delay.")
+_FACTOR = typer.Option("--factor", help="How the delay grows.")
+_CAP_SECONDS = typer.Option("--cap-seconds", help="The longest delay.")
+_JITTER = typer.Option("--jitter", help="How much of it is left to chance.")
+_MAX_AGE_SECONDS = typer.Option("--max-age-seconds", help="Events older than this fail for good.")
 
 
 @command(root, "groups", panel=LOOK, example="penstock groups orders")
@@ -30,13 +46,17 @@ def groups(
     session: Session,
     *,
     stream: Annotated[
-        str | None, typer.Argument(metavar="STREAM", help="Only the groups of this stream.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="STREAM", help="Only the groups of this stream.", show_default=False, autocompletion=streams
+        ),
     ] = None,
 ) -> None:
     """List the groups of a stream, or all of them, with their policy."""
     with session.open() as log:
         found = log.groups(stream)
-    session.answer({"groups": [_document(one) for one in found]}, lambda: _table(found))
+        meant = "" if found or stream is None or session.as_json else near.stream_like(log, stream)
+    session.answer({"groups": [_document(one) for one in found]}, lambda: meant or _table(found))
 
 
 @command(group, "create", example="penstock group create orders fraud --types 'order.*' --max-attempts 5")
@@ -46,29 +66,30 @@ def create(
     stream: Stream,
     name: Group,
     start: Annotated[
-        str, typer.Option("--start", metavar=_POSITION, help=f"Where it starts: {_POSITION_HELP}.")
+        str,
+        typer.Option(
+            "--start",
+            metavar=_POSITION,
+            help=f"Where it starts: {_POSITION_HELP}.",
+            autocompletion=fixed("beginning", "end"),
+        ),
     ] = "beginning",
     types: Types = None,
     header: Headers = None,
-    ordering: Annotated[str | None, typer.Option("--ordering", metavar="key", help="Keep the order of a key.")] = None,
+    ordering: Annotated[
+        str | None,
+        typer.Option("--ordering", metavar="key", help="Keep the order of a key.", autocompletion=fixed("key")),
+    ] = None,
     keyed: Annotated[bool, typer.Option("--keyed", help="State by key, without order.")] = False,
     lanes: Annotated[int | None, typer.Option("--lanes", help="Slices of the keys, a power of two.")] = None,
-    on_dead: Annotated[
-        str, typer.Option("--on-dead", metavar="continue|halt", help="What a key does after a dead letter.")
-    ] = "continue",
-    lease_seconds: Annotated[
-        float, typer.Option("--lease-seconds", help="How long a claim holds.")
-    ] = limits.LEASE_SECONDS,
-    max_attempts: Annotated[
-        int, typer.Option("--max-attempts", help="This failure is the last.")
-    ] = _DEFAULT.max_attempts,
-    base_seconds: Annotated[float, typer.Option("--base-seconds", help="The first delay.")] = _DEFAULT.base_seconds,
-    factor: Annotated[float, typer.Option("--factor", help="How the delay grows.")] = _DEFAULT.factor,
-    cap_seconds: Annotated[float, typer.Option("--cap-seconds", help="The longest delay.")] = _DEFAULT.cap_seconds,
-    jitter: Annotated[float, typer.Option("--jitter", help="How much of it is left to chance.")] = _DEFAULT.jitter,
-    max_age_seconds: Annotated[
-        float | None, typer.Option("--max-age-seconds", help="Events older than this fail for good.")
-    ] = None,
+    on_dead: Annotated[str, _ON_DEAD] = "continue",
+    lease_seconds: Annotated[float, _LEASE_SECONDS] = limits.LEASE_SECONDS,
+    max_attempts: Annotated[int, _MAX_ATTEMPTS] = _DEFAULT.max_attempts,
+    base_seconds: Annotated[float, _BASE_SECONDS] = _DEFAULT.base_seconds,
+    factor: Annotated[float, _FACTOR] = _DEFAULT.factor,
+    cap_seconds: Annotated[float, _CAP_SECONDS] = _DEFAULT.cap_seconds,
+    jitter: Annotated[float, _JITTER] = _DEFAULT.jitter,
+    max_age_seconds: Annotated[float | None, _MAX_AGE_SECONDS] = None,
 ) -> None:
     """Create a group. The same command again changes nothing; other settings are refused."""
     check_name(stream, "stream")
@@ -91,6 +112,46 @@ def create(
             lanes=lanes,
         )
     session.answer(_document(made), lambda: _table([made]))
+
+
+@command(group, "set", example="penstock group set orders fraud --max-attempts 5 --lanes 16")
+def set_group(
+    session: Session,
+    *,
+    stream: Stream,
+    name: Group,
+    max_attempts: Annotated[int | None, _MAX_ATTEMPTS] = None,
+    base_seconds: Annotated[float | None, _BASE_SECONDS] = None,
+    factor: Annotated[float | None, _FACTOR] = None,
+    cap_seconds: Annotated[float | None, _CAP_SECONDS] = None,
+    jitter: Annotated[float | None, _JITTER] = None,
+    max_age_seconds: Annotated[float | None, _MAX_AGE_SECONDS] = None,
+    lease_seconds: Annotated[float | None, _LEASE_SECONDS] = None,
+    on_dead: Annotated[str | None, _ON_DEAD] = None,
+    lanes: Annotated[
+        int | None, typer.Option("--lanes", help="Slices of the keys: twice as many as there are.")
+    ] = None,
+    by: By = None,
+) -> None:
+    """Change the policy of a group. What is not given stays as it is."""
+    policy = {
+        "max_attempts": max_attempts,
+        "base_seconds": base_seconds,
+        "factor": factor,
+        "cap_seconds": cap_seconds,
+        "jitter": jitter,
+        "max_age_seconds": max_age_seconds,
+    }
+    given = {field: value for field, value in policy.items() if value is not None}
+    if not given and lease_seconds is None and on_dead is None and lanes is None:
+        raise Usage("Nothing to change: name at least one setting.")
+    with session.open() as log:
+        stored = next((one for one in log.groups(stream) if one.group_name == name), None)
+        retry = replace(Retry() if stored is None else stored.retry, **given) if given else None  # checked either way
+        changed = log.set_group(
+            stream, name, retry=retry, lease_seconds=lease_seconds, on_dead=on_dead, lanes=lanes, by=by
+        )
+    session.answer(_document(changed), lambda: _table([changed]))
 
 
 @command(group, "pause", example="penstock group pause orders fraud --reason 'deploying'")
@@ -144,9 +205,23 @@ def rewind(
     stream: Stream,
     name: Group,
     to: Annotated[
-        str, typer.Option("--to", metavar=_POSITION, help=f"Deliver again what lies above: {_POSITION_HELP}.")
+        str,
+        typer.Option(
+            "--to",
+            metavar=_POSITION,
+            help=f"Deliver again what lies above: {_POSITION_HELP}.",
+            autocompletion=fixed("beginning", "end"),
+        ),
     ],
-    state: Annotated[str, typer.Option("--state", metavar="keep|reset", help="What happens to keyed state.")] = "keep",
+    state: Annotated[
+        str,
+        typer.Option(
+            "--state",
+            metavar="keep|reset",
+            help="What happens to keyed state.",
+            autocompletion=fixed("keep", "reset"),
+        ),
+    ] = "keep",
     dry_run: DryRun = False,
     yes: Yes = False,
     by: By = None,
@@ -178,7 +253,7 @@ def delete(session: Session, *, stream: Stream, name: Group, yes: Yes = False, b
 
 
 def _done(session: Session, stream: str, name: str, what: str, document: dict[str, Any]) -> None:
-    session.answer({"stream": stream, "group": name, **document}, lambda: Text(f"{name} on {stream}: {what}"))
+    session.answer({"stream": stream, "group": name, **document}, lambda: f"{name} on {stream}: {what}")
 
 
 def _document(one: StoredGroup) -> dict[str, Any]:
@@ -214,18 +289,18 @@ def _circuit(one: StoredGroup) -> dict[str, Any] | None:
     }
 
 
-def _halted(one: StoredGroup) -> Text:
+def _halted(one: StoredGroup) -> RenderableType:
     """Why the group hands out nothing, or next to nothing."""
     if one.paused:
-        return Text(f"paused: {output.plain(one.pause_reason or 'by hand')}", style="yellow")
+        return output.styled(f"paused: {output.plain(one.pause_reason or 'by hand')}", "yellow")
     if one.circuit is not None:
-        return Text(f"circuit open: {output.plain(one.circuit.last_error or 'unavailable')}", style="yellow")
-    return Text(output.NONE)
+        return output.styled(f"circuit open: {output.plain(one.circuit.last_error or 'unavailable')}", "yellow")
+    return output.NONE
 
 
 def _table(found: list[StoredGroup]) -> RenderableType:
     if not found:
-        return Text("There are no groups; `penstock group create STREAM GROUP` makes one.")
+        return "There are no groups; `penstock group create STREAM GROUP` makes one."
     rows = (
         (
             output.cell(one.stream),
@@ -239,4 +314,4 @@ def _table(found: list[StoredGroup]) -> RenderableType:
         )
         for one in found
     )
-    return output.table(("stream", "group", "wants…", "order", ">lanes", ">attempts", ">lease", "halted…"), rows)
+    return output.table(("stream…", "group…", "wants…?", "order?", ">lanes?", ">attempts", ">lease?", "halted…"), rows)

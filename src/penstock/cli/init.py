@@ -6,7 +6,6 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from penstock.cli.command import START, command, root
 from penstock.cli.session import Session
@@ -25,12 +24,12 @@ def init(
         return
     ran = initialize(session.url)
     done = f"applied {', '.join(ran)}" if ran else "the schema was up to date"
-    session.answer({"url": session.safe_url, "migrations": ran}, lambda: Text(f"{session.safe_url}: {done}"))
+    session.answer({"url": session.safe_url, "migrations": ran}, lambda: f"{session.safe_url}: {done}")
 
 
 def _print_sql(session: Session) -> None:
     schema, text = schema_script(session.url)
     if session.as_json:
-        session.answer({"schema": schema, "sql": text}, Text)
+        session.answer({"schema": schema, "sql": text}, str)
     else:
         sys.stdout.write(text)

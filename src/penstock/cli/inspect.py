@@ -6,26 +6,25 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Group as Stacked
-from rich.text import Text
 
-from penstock.cli import output, records
-from penstock.cli.arguments import After, Error, Group, Limit, Since, Stream, Type, Until
+from penstock.cli import near, output, records
+from penstock.cli.arguments import After, Error, Group, Limit, Since, Stream, Type, Until, parse_event
 from penstock.cli.command import LOOK, command, root
+from penstock.cli.completion import fixed, groups
 from penstock.cli.failures import Usage
 from penstock.cli.session import Session
-from penstock.cli.times import parse_offset, parse_optional
+from penstock.cli.times import parse_optional
 from penstock.core.batch import Event
-from penstock.core.event import check_name, parse_event_id
+from penstock.core.delivery import State
+from penstock.core.event import check_name
 from penstock.errors import UnknownEvent
 from penstock.log.deliveries import DeliveryRecord
 from penstock.log.log import Log
 
 _PAGE = 1_000
-_LONGEST_OFFSET = 19  # digits; anything longer is an id
 
 
 @command(root, "streams", panel=LOOK, example="penstock streams")
@@ -38,8 +37,8 @@ def streams(session: Session) -> None:
         for one in stats.streams
     ]
     rows = [(output.cell(one["stream"]), f"{one['events']:,}", str(one["groups"])) for one in found]
-    empty = Text("There are no streams yet; `penstock append` makes one.")
-    shown = output.table(("stream", ">events", ">groups"), rows) if rows else empty
+    empty = "There are no streams yet; `penstock append` makes one."
+    shown = output.table(("stream…", ">events", ">groups"), rows) if rows else empty
     session.answer({"streams": found}, lambda: shown)
 
 
@@ -49,9 +48,18 @@ def events(
     *,
     stream: Stream,
     group: Annotated[
-        str | None, typer.Option("--group", help="As this group sees them: with state and errors.")
+        str | None,
+        typer.Option("--group", help="As this group sees them: with state and errors.", autocompletion=groups),
     ] = None,
-    state: Annotated[str | None, typer.Option("--state", metavar="PENDING|CLAIMED|PUBLISHED|DEAD")] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help=f"Only in this state: {', '.join(State)}.",
+            autocompletion=fixed(*State),
+        ),
+    ] = None,
     event_type: Type = None,
     since: Since = None,
     until: Until = None,
@@ -82,10 +90,11 @@ def events(
                 limit=limit,
             )
             documents, shown = [records.delivery_document(one) for one in found], records.delivery_table(found)
+        meant = "" if documents or after or session.as_json else near.stream_like(log, stream)
     more = documents[-1]["offset"] if len(documents) == limit else None
     document = {"stream": stream, "group": group, "events": documents, "next_after": more}
-    note = Text(f"There may be more: --after {more}", style="dim") if more else Text("")
-    session.answer(document, lambda: Stacked(shown, note) if more else shown)
+    note = [output.styled(f"There may be more: --after {more}", "dim")] if more else []
+    session.answer(document, lambda: output.stacked(shown, *note, *([meant] if meant else [])))
 
 
 def _read(
@@ -113,15 +122,9 @@ def show(
 ) -> None:
     """Show one event, its delivery in every group, its history, and the tracebacks of its errors."""
     check_name(stream, "stream")
-    by_offset = which.isdecimal() and len(which) <= _LONGEST_OFFSET
-    offset = parse_offset(which, "offset") if by_offset else None
-    event_id = None if by_offset else parse_event_id(which)
+    wanted = parse_event(which)
     with session.open() as log:
-        with log.store.transaction(write=False) as tx:
-            found = tx.one("inspect.event", stream=stream, event_id=event_id, offset=offset)
-        if found is None:
-            raise UnknownEvent(f"There is no event {which} in the stream {stream!r}.")
-        event = log.event(stream, found.offset)
+        event = log.event(stream, wanted)
         deliveries = list(_everywhere(log, event))
         document = {
             "event": output.event_document(event),
@@ -151,18 +154,26 @@ def dead(
     limit: Limit = 100,
 ) -> None:
     """List the dead letters of a group, the newest first."""
-    begin, end = parse_optional(since, "--since"), parse_optional(until, "--until")
-    newest: deque[DeliveryRecord] = deque(maxlen=limit)
-    after = 0
+    which = {
+        "type": event_type,
+        "since": parse_optional(since, "--since"),
+        "until": parse_optional(until, "--until"),
+        "error": error,
+    }
     with session.open() as log:
-        while page := log.deliveries(
-            stream, group, state="DEAD", type=event_type, since=begin, until=end, error=error, after=after, limit=_PAGE
-        ):
-            newest.extend(page)
-            after = page[-1].offset
-    found = sorted(newest, key=lambda one: (one.dead_at or one.created_at, one.offset), reverse=True)
+        found = dead_letters(log, stream, group, limit=limit, **which)
     document = {"stream": stream, "group": group, "dead": [records.delivery_document(one) for one in found]}
     session.answer(document, lambda: records.delivery_table(found))
+
+
+def dead_letters(log: Log, stream: str, group: str, *, limit: int = 100, **which: Any) -> list[DeliveryRecord]:
+    """The newest dead letters of a group, the newest first."""
+    newest: deque[DeliveryRecord] = deque(maxlen=limit)
+    after = 0
+    while page := log.deliveries(stream, group, state=State.DEAD, after=after, limit=_PAGE, **which):
+        newest.extend(page)
+        after = page[-1].offset
+    return sorted(newest, key=lambda one: (one.dead_at or one.created_at, one.offset), reverse=True)
 
 
 @command(root, "stats", panel=LOOK, example="penstock stats --json")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
-from penstock.cli.arguments import By, DryRun, Error, Group, Ids, Since, Stream, Type, Until, Yes
+from penstock.cli.arguments import By, DryRun, Error, Group, Ids, Since, Stream, Type, Until, Yes, parse_event
 from penstock.cli.command import OPERATE, command, root
 from penstock.cli.failures import Usage
 from penstock.cli.session import Session
 from penstock.cli.times import TIME_HELP, parse_optional, parse_time
-from penstock.core.event import check_key, parse_event_id
+from penstock.core.event import check_key
 from penstock.errors import FilterNeeded, MissingField
+from penstock.log.log import Log
 
 Everything = Annotated[bool, typer.Option("--all", help="All of them, without a filter.", show_default=False)]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it becomes the delivery's error.")]
@@ -39,9 +40,7 @@ def redrive(
     by: By = None,
 ) -> None:
     """Give dead letters another life: DEAD → PENDING, with a fresh budget of attempts."""
-    which = _filter(ids, event_type, since, until)
-    if error is not None:
-        which["error"] = error
+    which = _filter(ids, event_type, since, until, error)
     _move(session, "redrive", stream, group, which, everything=everything, dry_run=dry_run, yes=yes, by=by)
 
 
@@ -65,12 +64,15 @@ def replay(
     _move(session, "replay", stream, group, which, everything=everything, dry_run=dry_run, yes=yes, by=by)
 
 
-def _filter(ids: Sequence[str] | None, event_type: str | None, since: str | None, until: str | None) -> dict[str, Any]:
+def _filter(
+    ids: Sequence[str] | None, event_type: str | None, since: str | None, until: str | None, error: str | None = None
+) -> dict[str, Any]:
     given = {
-        "event_ids": [parse_event_id(one) for one in ids] if ids else None,
+        "event_ids": [parse_event(one) for one in ids] if ids else None,
         "type": event_type,
         "since": parse_optional(since, "--since"),
         "until": parse_optional(until, "--until"),
+        "error": error,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -94,6 +96,8 @@ def _move(
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:
         act = log.redrive if verb == "redrive" else log.replay
+        if "event_ids" in which:
+            which["event_ids"] = _ids(log, stream, which["event_ids"])
 
         def question() -> str:
             count = act(stream, group, all=everything, dry_run=True, **which).count
@@ -104,7 +108,7 @@ def _move(
     _answer(session, stream, group, moved.count, f"PENDING by {verb}", dry_run=dry_run)
 
 
-@command(root, "kill", panel=OPERATE, example="penstock kill orders fraud --id 0198c0de-… --reason 'fraudster' --yes")
+@command(root, "kill", panel=OPERATE, example="penstock kill orders fraud --id 42 --reason 'fraudster' --yes")
 def kill(
     session: Session,
     *,
@@ -117,21 +121,23 @@ def kill(
     by: By = None,
 ) -> None:
     """Give up deliveries that wait: they are claimed and then DEAD. What is being worked on is refused."""
-    chosen = _chosen(ids)
+    named = _named(ids)
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:
+        chosen = _ids(log, stream, named)
         session.confirm(yes or dry_run, lambda: f"Kill {len(chosen):,} deliveries of {group} on {stream}?")
         count = log.kill(stream, group, event_ids=chosen, reason=reason, dry_run=dry_run, by=by).count
     _answer(session, stream, group, count, "DEAD", dry_run=dry_run)
 
 
-@command(root, "reschedule", panel=OPERATE, example="penstock reschedule orders fraud --id 0198c0de-… --at +1h")
+@command(root, "reschedule", panel=OPERATE, example="penstock reschedule orders fraud --id 42 --at +1h")
 def reschedule(
     session: Session, *, stream: Stream, group: Group, at: At, ids: Ids = None, dry_run: DryRun = False, by: By = None
 ) -> None:
     """Move the time at which waiting deliveries become due."""
-    chosen, due = _chosen(ids), parse_time(at, "--at")
+    named, due = _named(ids), parse_time(at, "--at")
     with session.open() as log:
+        chosen = _ids(log, stream, named)
         count = log.reschedule(stream, group, event_ids=chosen, available_at=due, dry_run=dry_run, by=by).count
     _answer(session, stream, group, count, f"due at {due.isoformat()}", dry_run=dry_run, available_at=due)
 
@@ -161,7 +167,7 @@ def reap(session: Session) -> None:
     """Take back what expired: leases whose holder is gone. Claims do this by themselves."""
     with session.open() as log:
         ended = log.reap()
-    session.answer({"ended": ended}, lambda: Text(f"{ended:,} expired leases ended"))
+    session.answer({"ended": ended}, lambda: f"{ended:,} expired leases ended")
 
 
 @command(root, "prune", panel=OPERATE, example="penstock prune orders --before -30d")
@@ -190,16 +196,27 @@ def prune(
             yes or not sys.stdin.isatty(), lambda: f"Remove what every group of {stream} has finished with?"
         )
         count = log.prune(stream, before=moment, upto=upto, keep_dead=keep_dead, by=by).count
-    session.answer({"stream": stream, "count": count}, lambda: Text(f"{stream}: {count:,} events removed"))
+    session.answer({"stream": stream, "count": count}, lambda: f"{stream}: {count:,} events removed")
 
 
-def _chosen(ids: Sequence[str] | None) -> list[Any]:
+def _named(ids: Sequence[str] | None) -> list[uuid.UUID | int]:
     if not ids:
         raise MissingField("Name the deliveries with --id.")
-    return list(dict.fromkeys(parse_event_id(one) for one in ids))
+    return [parse_event(one) for one in ids]
+
+
+def _ids(log: Log, stream: str, named: Sequence[uuid.UUID | int]) -> list[uuid.UUID]:
+    """The ids of events that were named by id or by offset, each once."""
+    found = (log.event(stream, one).event_id if isinstance(one, int) else one for one in named)
+    return list(dict.fromkeys(found))
 
 
 def _answer(session: Session, stream: str, group: str, count: int, what: str, *, dry_run: bool, **more: Any) -> None:
     document = {"stream": stream, "group": group, "count": count, "dry_run": dry_run, **more}
+    session.answer(document, lambda: moved_line(stream, group, count, what, dry_run=dry_run))
+
+
+def moved_line(stream: str, group: str, count: int, what: str, *, dry_run: bool = False) -> str:
+    """What a command says that moved deliveries."""
     would = "would be" if dry_run else "are now"
-    session.answer(document, lambda: Text(f"{group} on {stream}: {count:,} deliveries {would} {what}"))
+    return f"{group} on {stream}: {count:,} deliveries {would} {what}"

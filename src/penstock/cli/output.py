@@ -7,17 +7,18 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import orjson
-from rich import box
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
 
+from penstock.cli.tables import GAP, Column, layout
 from penstock.core.codec import JSON
 from penstock.core.delivery import State
 from penstock.core.finding import duration
+
+if TYPE_CHECKING:  # rich is loaded when something is shown
+    from rich.console import Console, RenderableType
+    from rich.text import Text
 
 _COLOURS: Mapping[str, str] = {
     State.PENDING: "yellow",
@@ -26,7 +27,7 @@ _COLOURS: Mapping[str, str] = {
     State.DEAD: "bold red",
 }
 NONE = "-"
-_WIDE, _NARROWEST, _GAP = 110, 12, 2  # letters
+_PICTURE = 24  # letters of a cell that is no text
 _PIPE_WIDTH = 200  # a pipe has no width; cutting its columns at 80 would lose what the reader greps for
 
 
@@ -70,6 +71,13 @@ def write_json(document: object) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(orjson.dumps(document, default=_plain_value, option=options))
     sys.stdout.flush()
+
+
+def write_line(fields: Mapping[str, object]) -> None:
+    """One JSON object in a line of standard error, with the time in front."""
+    document = {"at": datetime.now(UTC), **fields}
+    line = orjson.dumps(document, default=_plain_value, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    print(line.decode(), file=sys.stderr, flush=True)
 
 
 def _plain_value(value: Any) -> Any:
@@ -122,45 +130,69 @@ def error_console() -> Console:
 
 
 def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
     watched = (sys.stderr if stderr else sys.stdout).isatty()
     width = None if watched or os.environ.get("COLUMNS") else _PIPE_WIDTH
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
-def table(columns: Iterable[str], rows: Iterable[Sequence[RenderableType]], *, title: str | None = None) -> Table:
-    """A compact table. `>name` is right-aligned, `name…` is cut where space is short, `name?` is then left out."""
-    width, cells = console().width, list(rows)
-    wanted = [(place, name) for place, name in enumerate(columns) if width >= _WIDE or not name.endswith("?")]
+def table(
+    columns: Iterable[str],
+    rows: Iterable[Sequence[RenderableType]],
+    *,
+    title: str | None = None,
+    width: int | None = None,
+) -> RenderableType:
+    """A compact table. `>name` is right-aligned, `name…` is cut where space is short, `name?` is then left out.
+
+    Numbers are never cut. What does not fit in one line per row is shown as one line per cell.
+    """
+    from rich import box
+    from rich.table import Table
+
+    cells = [*rows]
+    known = [Column.of(place, spec, [_width(row[place]) for row in cells]) for place, spec in enumerate(columns)]
+    widths = layout(known, width or console().width)
+    if widths is None:
+        return _below_each_other(known, cells, title)
     made = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
-        padding=(0, 1, 0, 0),
+        padding=(0, GAP - 1, 0, 0),
         title=title,
         title_justify="left",
         title_style="bold",
     )
-    fixed = sum(_width(name, place, cells) + _GAP for place, name in wanted if not name.endswith("…"))
-    cut = max(_NARROWEST, (width - fixed) // max(1, sum(name.endswith("…") for _, name in wanted)) - _GAP)
-    for _, name in wanted:
-        made.add_column(
-            name.strip(">…?"),
-            justify="right" if name.startswith(">") else "left",
-            no_wrap=True,
-            overflow="ellipsis" if name.endswith("…") else "fold",
-            max_width=cut if name.endswith("…") else None,
-        )
+    for one, wide in widths.items():
+        justify: Literal["left", "right"] = "right" if one.right else "left"
+        made.add_column(one.name, justify=justify, no_wrap=True, overflow="ellipsis", width=wide)
     for row in cells:
-        made.add_row(*(row[place] for place, _ in wanted))
+        made.add_row(*(row[one.place] for one in widths))
     return made
 
 
-def _width(name: str, place: int, cells: Iterable[Sequence[RenderableType]]) -> int:
-    return max([len(name.strip(">…?")), *(len(str(row[place])) for row in cells)])
+def _below_each_other(
+    columns: Sequence[Column], rows: Sequence[Sequence[RenderableType]], title: str | None
+) -> RenderableType:
+    parts: list[RenderableType] = [styled(title, "bold")] if title else []
+    for number, row in enumerate(rows):
+        parts += [""] if number else []
+        parts.append(pairs((one.name, row[one.place]) for one in columns if str(row[one.place])))
+    return stacked(*parts)
 
 
-def pairs(rows: Iterable[tuple[str, RenderableType]]) -> Table:
+def _width(cell: RenderableType) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(str(cell)) if isinstance(cell, str) or hasattr(cell, "plain") else _PICTURE
+
+
+def pairs(rows: Iterable[tuple[str, RenderableType]]) -> RenderableType:
     """Names and values, one to a line."""
+    from rich.table import Table
+
     made = Table(box=None, show_header=False, pad_edge=False)
     made.add_column(style="dim", no_wrap=True)
     made.add_column(overflow="fold")
@@ -169,9 +201,23 @@ def pairs(rows: Iterable[tuple[str, RenderableType]]) -> Table:
     return made
 
 
+def stacked(*parts: RenderableType) -> RenderableType:
+    """One below the other."""
+    from rich.console import Group
+
+    return Group(*parts)
+
+
+def styled(text: str, style: str) -> Text:
+    """Text in a style of rich."""
+    from rich.text import Text
+
+    return Text(text, style=style)
+
+
 def state_text(state: str) -> Text:
     """A state in its colour."""
-    return Text(state, style=_COLOURS.get(state, ""))
+    return styled(state, _COLOURS.get(state, ""))
 
 
 def number(value: int | float) -> str:
@@ -184,13 +230,13 @@ def plain(text: object) -> str:
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in str(text))
 
 
-def cell(text: object, most: int = 60) -> Text:
+def cell(text: object, most: int = 60) -> str:
     """Text from outside in a table's cell: one line, not too long."""
     cleaned = NONE if text is None else plain(text)
-    return Text(cleaned if len(cleaned) <= most else cleaned[: most - 1] + "…")
+    return cleaned if len(cleaned) <= most else cleaned[: most - 1] + "…"
 
 
-def payload_text(event: EventLike, most: int = 60) -> Text:
+def payload_text(event: EventLike, most: int = 60) -> str:
     """The beginning of a payload."""
     return cell(bytes(event.payload[: most * 4]).decode("utf-8", "backslashreplace"), most)
 

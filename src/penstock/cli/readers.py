@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import RenderableType
-from rich.text import Text
 
 from penstock.cli import output
 from penstock.cli.arguments import By, DryRun, Group, Stream, Yes
 from penstock.cli.command import LOOK, OPERATE, command, root
 from penstock.cli.session import Session
-from penstock.log.readers import Reader
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from penstock.log.readers import Reader
 
 
 @command(root, "readers", panel=LOOK, example="penstock readers orders lake")
@@ -46,18 +48,18 @@ def release(
         moved = log.release_reader(stream, group, reader, dry_run=dry_run, by=by)
     document = {"stream": stream, "group": group, "reader": reader, "count": moved.count, "dry_run": dry_run}
     would = "would come back" if dry_run else "came back"
-    session.answer(document, lambda: Text(f"{group} on {stream}: {moved.count:,} deliveries {would}"))
+    session.answer(document, lambda: f"{group} on {stream}: {moved.count:,} deliveries {would}")
 
 
 def _table(found: list[Reader]) -> RenderableType:
     if not found:
-        return Text("No reader holds anything.")
+        return "No reader holds anything."
     rows = (
         (
             output.cell(one.reader),
             f"{one.events:,}",
-            one.claimed_at.isoformat(timespec="seconds"),
-            one.expires_at.isoformat(timespec="seconds"),
+            output.age(one.claimed_at),
+            output.age(one.expires_at),
         )
         for one in found
     )

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-from rich.console import Group as Stacked
-from rich.console import RenderableType
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from penstock.cli import output
 from penstock.core.batch import Event
 from penstock.log.deliveries import DeliveryRecord
 from penstock.log.stats import Stats
 
-_NOTHING = Text("Nothing matches.")
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+NOTHING = "Nothing matches."
 
 
 def progress_document(one: DeliveryRecord) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def event_table(found: Sequence[Event]) -> RenderableType:
         )
         for one in found
     )
-    return output.table((">offset", "type", "key", "created", "event id?", "payload…"), rows) if found else _NOTHING
+    return output.table((">offset", "type…", "key…?", "created", "event id?", "payload…"), rows) if found else NOTHING
 
 
 def delivery_table(found: Sequence[DeliveryRecord]) -> RenderableType:
@@ -64,8 +63,8 @@ def delivery_table(found: Sequence[DeliveryRecord]) -> RenderableType:
         )
         for one in found
     )
-    columns = (">offset", "type", "key", "state", ">tries/failed", "when", "event id?", "error…")
-    return output.table(columns, rows) if found else _NOTHING
+    columns = (">offset", "type…", "key…?", "state", ">tries/failed?", "when", "event id?", "error…")
+    return output.table(columns, rows) if found else NOTHING
 
 
 def _error_text(kind: str | None, error: str | None) -> str:
@@ -82,7 +81,7 @@ def _since_when(one: DeliveryRecord) -> str:
 def event_in_full(event: Event, deliveries: Sequence[DeliveryRecord]) -> RenderableType:
     """One event, what every group made of it, and every attempt."""
     facts: list[tuple[str, RenderableType]] = [
-        ("event", Text(f"{event.stream}@{event.offset} {event.event_id}", style="bold")),
+        ("event", output.styled(f"{event.stream}@{event.offset} {event.event_id}", "bold")),
         ("type", output.cell(event.event_type, 128)),
         ("created", output.moment_text(event.created_at)),
         ("ordering key", output.cell(event.ordering_key, 512)),
@@ -90,10 +89,8 @@ def event_in_full(event: Event, deliveries: Sequence[DeliveryRecord]) -> Rendera
         ("not before", output.moment_text(event.available_at)),
         ("headers", output.cell(event.headers or None, 2000)),
         ("metadata", output.cell(event.metadata or None, 2000)),
-        (
-            f"payload ({len(event.payload):,} bytes, {output.plain(event.content_type)})",
-            output.payload_text(event, 2000),
-        ),
+        ("content", f"{len(event.payload):,} bytes, {output.plain(event.content_type)}"),
+        ("payload", output.payload_text(event, 2000)),
     ]
     history = [
         (
@@ -101,8 +98,8 @@ def event_in_full(event: Event, deliveries: Sequence[DeliveryRecord]) -> Rendera
             str(line.attempt),
             line.outcome,
             output.age(line.at),
-            output.cell(line.by, 30),
-            output.cell(line.lease),
+            output.cell(line.by or "", 30),
+            output.cell(line.lease or ""),
             output.cell(_error_text(line.error_type, line.error), 80),
         )
         for one in deliveries
@@ -120,18 +117,20 @@ def event_in_full(event: Event, deliveries: Sequence[DeliveryRecord]) -> Rendera
             )
             for one in deliveries
         ]
-        parts.append(output.table(("group", "state", ">tries/failed", "when", "error…"), rows, title="Deliveries"))
+        parts.append(output.table(("group…", "state", ">tries/failed?", "when", "error…"), rows, title="Deliveries"))
     if history:
-        columns = ("group", ">attempt", "outcome", "when", "by", ">lease?", "error…")
+        columns = ("group…", ">attempt", "outcome", "when", "by…?", ">lease?", "error…")
         parts.append(output.table(columns, history, title="History"))
-    return Stacked(*parts, *_tracebacks(deliveries))
+    return output.stacked(*parts, *_tracebacks(deliveries))
 
 
 def _tracebacks(deliveries: Sequence[DeliveryRecord]) -> list[RenderableType]:
     """Each kind of error once, the newest last."""
+    from rich.text import Text
+
     found = {line.fingerprint: line for one in deliveries for line in one.history if line.traceback}
     return [
-        Stacked(
+        output.stacked(
             Text(f"\nTraceback of {line.error_type or line.error_code} ({line.fingerprint})", style="bold"),
             Text("\n".join(output.plain(row) for row in (line.traceback or "").splitlines()), overflow="fold"),
         )
@@ -146,16 +145,20 @@ def stats_tables(found: Stats) -> RenderableType:
         (
             output.cell(one.stream),
             output.cell(one.group),
-            Text(f"{one.pending:,}", style="yellow" if one.pending else "dim"),
-            Text(f"{one.claimed:,}", style="cyan" if one.claimed else "dim"),
-            Text(f"{one.published:,}", style="green" if one.published else "dim"),
-            Text(f"{one.dead:,}", style="bold red" if one.dead else "dim"),
+            _count(one.pending, "yellow"),
+            _count(one.claimed, "cyan"),
+            _count(one.published, "green"),
+            _count(one.dead, "bold red"),
             f"{'' if one.lag_is_exact else '≥'}{one.lag:,}",
             output.seconds(one.oldest_seconds),
             f"{one.published_per_second:,.1f}/s",
-            Text("paused" if one.paused else "unavailable" if one.unavailable else "", style="yellow"),
+            output.styled("paused" if one.paused else "unavailable" if one.unavailable else "", "yellow"),
         )
         for one in found.groups
     )
-    columns = ("stream…", "group…", ">pending", ">claimed", ">published", ">dead", ">lag", ">oldest", ">rate?", "")
-    return Stacked(Text(f"events: {counts} · horizon {found.horizon:,}"), output.table(columns, rows))
+    columns = ("stream…", "group…", ">pending", ">claimed", ">published", ">dead", ">lag", ">oldest?", ">rate?", "")
+    return output.stacked(f"events: {counts} · horizon {found.horizon:,}", output.table(columns, rows))
+
+
+def _count(number: int, style: str) -> RenderableType:
+    return output.styled(f"{number:,}", style if number else "dim")

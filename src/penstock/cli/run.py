@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.text import Text
 
-from penstock.app import App
-from penstock.cli import output
+from penstock.cli import near, output
 from penstock.cli.command import OPERATE, command, root
+from penstock.cli.completion import fixed, groups_everywhere
 from penstock.cli.failures import FAILED, Usage
-from penstock.cli.run_display import Display
 from penstock.cli.session import Session
 from penstock.core.limits import PROCESSES
-from penstock.declare.load import load_object
-from penstock.engine.drain import Served
-from penstock.engine.outcome import Outcome, PoolOutcome
-from penstock.errors import InvalidInput
-from penstock.log.open import open_log
+from penstock.errors import InvalidInput, UnknownGroup
 
-logger = logging.getLogger("penstock")
+if TYPE_CHECKING:
+    from penstock.app import App
+    from penstock.engine.drain import Served
+    from penstock.engine.outcome import Outcome
 
 
 @command(root, "run", panel=OPERATE, example="penstock run app.py --engine local --until-drained")
@@ -34,25 +30,41 @@ def run(
     *,
     app: Annotated[str, typer.Argument(metavar="APP", help="file.py, file.py:name or module:name.")],
     groups: Annotated[
-        list[str] | None, typer.Option("--group", help="Only this group; repeat it for more.", show_default=False)
+        list[str] | None,
+        typer.Option(
+            "--group",
+            help="Only this group; repeat it for more.",
+            show_default=False,
+            autocompletion=groups_everywhere,
+        ),
     ] = None,
-    engine: Annotated[str, typer.Option("--engine", metavar="spark|local", help="Who runs the handlers.")] = "spark",
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine", metavar="spark|local", help="Who runs the handlers.", autocompletion=fixed("spark", "local")
+        ),
+    ] = "spark",
     master: Annotated[str | None, typer.Option("--master", help="The Spark master.")] = None,
     until_drained: Annotated[
         bool, typer.Option("--until-drained", help="End when nothing is left to do.", show_default=False)
     ] = False,
     processes: Annotated[
-        int, typer.Option("--processes", min=1, max=PROCESSES, help="Work in so many processes (local engine).")
+        int,
+        typer.Option(
+            "--processes", metavar="N", min=1, max=PROCESSES, help="Work in so many processes (local engine)."
+        ),
     ] = 1,
 ) -> None:
     """Run the handlers of an app until Ctrl-C or SIGTERM; a second one exits at once."""
+    from penstock.cli.run_lines import warnings_shown
+
     _check_engine(engine, master, processes)
-    with own_output(session), _warnings():
+    with own_output(session), warnings_shown(session.json_lines):
         outcome = _run(session, app, groups, engine, master, until_drained, processes)
     if session.as_json:
         output.write_json(_document(outcome))
     else:
-        output.console().print(Text(output.plain(outcome.line())), soft_wrap=True)
+        output.console().print(output.plain(outcome.line()), soft_wrap=True)
     if until_drained and outcome.paused:
         raise typer.Exit(FAILED)
 
@@ -75,14 +87,47 @@ def _run(
     until_drained: bool,
     processes: int,
 ) -> Outcome:
+    from penstock.app import App
+    from penstock.declare.load import load_object
+
     app: App = load_object(reference, App)
     app.url = session.named_url or app.url  # and $PENSTOCK_URL where neither says anything, as everywhere
-    served: list[Served] = [*app.chosen(groups), *app.chosen_pipelines(groups)]
-    with open_log(app.url) as log, Display(session.progress_wanted(), log, served):
+    served = _served(app, groups)
+    with _shown(session, app, served, engine):
         return app.run(engine, master=master, groups=groups, until_drained=until_drained, processes=processes)
 
 
+def _served(app: App, groups: Sequence[str] | None) -> list[Served]:
+    try:
+        return [*app.chosen(groups), *app.chosen_pipelines(groups)]
+    except UnknownGroup as error:
+        known = {one.group for one in (*app.subscriptions, *app.pipelines)}
+        wrong = next((one for one in groups or () if one not in known), "")
+        error.details[near.KEY] = near.question(wrong, known)
+        raise
+
+
+@contextlib.contextmanager
+def _shown(session: Session, app: App, served: Sequence[Served], engine: str) -> Iterator[None]:
+    """What is seen of the run on standard error: a live summary on a terminal, lines elsewhere, nothing if quiet."""
+    if session.progress_wanted():
+        from penstock.cli.run_display import Display
+
+        starting = "Spark is starting" if engine == "spark" else "starting"
+        with app.open() as log, Display(True, log, served, starting=starting):
+            yield
+    elif session.quiet:
+        yield
+    else:
+        from penstock.cli.run_lines import life_shown
+
+        with life_shown(engine, session.json_lines):
+            yield
+
+
 def _document(outcome: Outcome) -> dict[str, Any]:
+    from penstock.engine.outcome import PoolOutcome
+
     document = {"seconds": round(outcome.seconds, 3), "groups": outcome.groups, "paused": outcome.paused}
     if isinstance(outcome, PoolOutcome):
         document["member_deaths"] = outcome.member_deaths
@@ -104,22 +149,3 @@ def own_output(session: Session) -> Iterator[None]:
     finally:
         os.dup2(kept, 1)
         os.close(kept)
-
-
-class _PlainLines(logging.Handler):
-    """One line on standard error for each record, above whatever is shown there."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print(output.plain(record.getMessage()), file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def _warnings() -> Iterator[None]:
-    handler = _PlainLines(logging.WARNING)
-    # An app that configures logging has said where its warnings go.
-    handler.addFilter(lambda record: logger.handlers == [handler] and not logging.getLogger().handlers)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)

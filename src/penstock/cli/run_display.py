@@ -10,31 +10,29 @@ from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 
-from rich import box
 from rich.console import Group as Stacked
 from rich.console import RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
 from rich.text import Text
 
 from penstock.cli import output
+from penstock.cli.run_lines import STOPPING
 from penstock.core.delivery import State
 from penstock.core.observe import Observed, RunProgressed, RunStopping, everyone
 from penstock.engine.drain import Served
 from penstock.log.log import Log
 
-STOPPING = "stopping: running handlers get their time; a second signal exits at once"
 _STATS_SECONDS = 1.0
 _RATE_SECONDS = 5.0  # the rate is that of the last so many
-_BAR_WIDTH = (5, 24)
 _END_SECONDS = 2.0
 
 
 class Display:
     """A live summary on standard error, if somebody watches; the line about a stop in any case."""
 
-    def __init__(self, watched: bool, log: Log, groups: Sequence[Served]) -> None:
+    def __init__(self, watched: bool, log: Log, groups: Sequence[Served], *, starting: str = "starting") -> None:
+        self._starting = starting  # what is shown before there is anything to count
         self._names = [one.name for one in groups]
         self._console = output.error_console()
         self._backlog = _Backlog(log)
@@ -86,14 +84,12 @@ class Display:
 
     def render(self) -> RenderableType:
         """The summary as of now."""
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("group", no_wrap=True, overflow="ellipsis")
-        table.add_column("", min_width=_BAR_WIDTH[0], max_width=_BAR_WIDTH[1])
-        for name in ("published", "failed", "dead", "released", "rate", "pending"):
-            table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
-        for name in self._names:
-            table.add_row(*self._row(name))
-        return Stacked(table, Text(str(timedelta(seconds=int(time.monotonic() - self._began))), style="dim"))
+        passed = str(timedelta(seconds=int(time.monotonic() - self._began)))
+        if not self._groups:
+            return Text(f"{self._starting} … {passed}", style="dim")
+        columns = ("group…", "…?", ">published", ">failed", ">dead", ">released?", ">rate?", ">pending")
+        table = output.table(columns, [self._row(name) for name in self._names], width=self._console.width)
+        return Stacked(table, Text(passed, style="dim"))
 
     def _row(self, name: str) -> Sequence[RenderableType]:
         counts = self._groups.get(name, {})

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import RenderableType
-from rich.text import Text
 
 from penstock.cli import output
 from penstock.cli.arguments import By
 from penstock.cli.command import LOOK, OPERATE, command, root
 from penstock.cli.failures import Usage
 from penstock.cli.session import Session
-from penstock.log.runs import RunInfo
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from penstock.log.runs import RunInfo
 
 
 @command(root, "runs", panel=LOOK, example="penstock runs")
@@ -33,7 +35,7 @@ def stop(
     session: Session,
     *,
     run: Annotated[
-        int | None, typer.Argument(metavar="[RUN]", help="The number of the run; not needed if there is one only.")
+        int | None, typer.Argument(metavar="RUN", help="The number of the run; not needed if there is one only.")
     ] = None,
     finish: Annotated[
         bool, typer.Option("--finish", help="Only claim nothing new; the run stays.", show_default=False)
@@ -49,7 +51,7 @@ def stop(
         do = log.quiet_run if finish else log.resume_run if resume else log.stop_run
         told = do(number, by=by)
     verb = "is over already" if told.state == "ended" else f"is told: {told.wanted}"
-    session.answer(_document(told), lambda: Text(f"run {told.id} ({told.name}) {verb}"))
+    session.answer(_document(told), lambda: f"run {told.id} ({told.name}) {verb}")
 
 
 def _only(running: list[RunInfo]) -> int:
@@ -81,7 +83,7 @@ def _document(one: RunInfo) -> dict[str, Any]:
 
 def _table(found: list[RunInfo]) -> RenderableType:
     if not found:
-        return Text("Nobody is at work on this log.")
+        return "Nobody is at work on this log."
     rows = (
         (
             str(one.id),
@@ -91,10 +93,10 @@ def _table(found: list[RunInfo]) -> RenderableType:
             output.cell(", ".join(one.groups), 40),
             output.age(one.started_at),
             output.age(one.heartbeat_at),
-            Text(one.state if one.wanted == "run" or one.state == "ended" else f"{one.state}, to {one.wanted}"),
-            output.cell(one.outcome or output.NONE),
+            one.state if one.wanted == "run" or one.state == "ended" else f"{one.state}, to {one.wanted}",
+            output.cell(one.outcome or ""),
         )
         for one in found
     )
-    columns = (">run", "name", "app", "engine", "groups…", ">started", ">heartbeat", "state", "outcome…")
+    columns = (">run", "name…?", "app…", "engine", "groups…", ">started?", ">heartbeat?", "state", "outcome…")
     return output.table(columns, rows)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import RenderableType
 
 from penstock.cli import output
-from penstock.cli.failures import ConfirmationNeeded
+from penstock.cli.failures import ConfirmationNeeded, Usage
 from penstock.core.urls import without_password
 from penstock.log.log import Log
 from penstock.log.open import open_existing, open_log, url_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +27,24 @@ class Options:
 
     url: str | None = None
     as_json: bool = False
+    quiet: bool = False
+    log_format: str | None = None
     debug: bool = False
 
-    def over(self, url: str | None, as_json: bool, debug: bool) -> Options:
+    def over(self, later: Options) -> Options:
         """These options, with what was said later on top."""
-        return Options(url or self.url, as_json or self.as_json, debug or self.debug)
+        return Options(*(getattr(later, one.name) or getattr(self, one.name) for one in fields(self)))
 
 
 class Session:
     """What a command gets: a log to open, an answer to give, a question to ask."""
 
     def __init__(self, options: Options) -> None:
+        if options.log_format not in (None, "text", "json"):
+            raise Usage(f"--log-format is text or json, not {options.log_format!r}.")
         self.as_json = options.as_json
+        self.quiet = options.quiet
+        self.json_lines = options.log_format == "json"  # on standard error
         self.named_url = options.url
         self.url = url_of(options.url)
         self._closing = ExitStack()
@@ -72,7 +81,7 @@ class Session:
 
     def progress_wanted(self) -> bool:
         """Whether somebody watches who would like to see how far it is."""
-        return sys.stderr.isatty() and not self.as_json
+        return sys.stderr.isatty() and not (self.as_json or self.quiet or self.json_lines)
 
     # --- asking --------------------------------------------------------------------------------------------------
 

@@ -37,15 +37,16 @@ def open_log(
     return Log(store)
 
 
-def open_existing(url: str | None = None) -> Log:
+def open_existing(url: str | None = None, *, migrate: bool = True) -> Log:
     """Open an existing log and upgrade its schema; a mistyped URL creates nothing."""
     store = make_store(url_of(url))
     try:
         if not store.exists():
             raise StoreUnavailable(f"There is no log at {store.safe_url}; run `penstock init`.")
         with store.transaction(write=False) as tx:
-            tx.one("tally.last")  # any table will do: raises SchemaMissing if there is none
-        store.migrate()
+            tx.one("tally.last")  # any table will do: raises SchemaMissing where there is none
+        if migrate:
+            store.migrate()
     except BaseException:
         store.close()
         raise

@@ -22,7 +22,7 @@ def next_steps(stream: str, dead: Sequence[int], url: str | None, engine: str) -
         return [
             f"{program} {again} --url {_FILE}   # once more, in a log that stays",
             f"{program} stats --url {_FILE}",
-            f"{program} dead {stream} {SCREENING} --url {_FILE}",
+            f"{program} events {stream} --group {SCREENING} --limit 10 --url {_FILE}",
             f"{program} doctor --url {_FILE}",
         ]
     named = "" if without_password(url) != url else f" --url {shlex.quote(url)}"

@@ -11,12 +11,14 @@ from rich.padding import Padding
 from rich.progress import track
 from rich.text import Text
 
-from penstock.cli import output, records
+from penstock.cli import records
 from penstock.cli.demo import checks, orders, shop
 from penstock.cli.demo.checks import Check
 from penstock.cli.demo.database import Database
 from penstock.cli.demo.engines import Engine
 from penstock.cli.failures import INTERRUPTED
+from penstock.cli.inspect import dead_letters
+from penstock.cli.operate import moved_line
 from penstock.cli.run_display import Display
 from penstock.log.deliveries import DeliveryRecord
 from penstock.log.log import Log
@@ -145,14 +147,8 @@ class Story:
     def show_dead(self) -> list[DeliveryRecord]:
         self.chapter("3  The dead letters: a query, not another queue")
         self.command(f"penstock dead {self.stream} {shop.SCREENING}")
-        dead = self.log.deliveries(self.stream, shop.SCREENING, state="DEAD", limit=1_000)
-        rows = []
-        for one in dead:
-            order = one.json()
-            odd = (output.cell(order["country"]), output.cell(order["picture"]), output.cell(order["coupon"], 7))
-            rows.append((str(one.offset), *odd, str(one.failures), output.cell(one.last_error, 120)))
-        columns = (">offset", "country", "picture", "coupon", ">failures", "error…")
-        self.console.print(Padding(output.table(columns, rows), (0, 0, 0, 3), expand=False))
+        dead = dead_letters(self.log, self.stream, shop.SCREENING)
+        self.console.print(records.delivery_table(dead))
         self._show(checks.of_the_dead(self.database, self.stream))
         return dead
 
@@ -160,7 +156,8 @@ class Story:
         self.chapter("4  The fix: deploy version 2, and give them another life")
         self.command(f"penstock redrive {self.stream} {shop.SCREENING} --all --yes")
         moved = self.log.redrive(self.stream, shop.SCREENING, all=True, by="demo")
-        self.say(f"{moved.count} deliveries are PENDING again, with a fresh budget of attempts.")
+        self.console.print(moved_line(self.stream, shop.SCREENING, moved.count, "PENDING by redrive"))
+        self.say("They start over, with all their attempts.")
         return moved.count
 
     # --- 5: the proof ------------------------------------------------------------------------------------------------

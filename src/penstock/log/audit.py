@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from penstock.core.group import Group
+from penstock.core.observe import Operated
 from penstock.stores.base import Transaction
 
 
@@ -24,6 +25,7 @@ def record(
     """Write one audit row."""
     text = orjson.dumps(dict(detail), default=str).decode()
     tx.run("audit.add", by=by, action=action, stream=stream, group_name=group, count=count, detail=text, now=tx.now())
+    tx.observed.append(Operated(action, stream, group, count, by))
 
 
 def record_for(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.core import limits
+from penstock.core.observe import everyone
 from penstock.errors import StoreBusy
 from penstock.stores.base import Conflict, Store, Transaction
 
@@ -18,7 +19,10 @@ def transact(store: Store, work: Callable[[Transaction], T], *, write: bool = Tr
 
     def transaction() -> T:
         with store.transaction(write=write) as tx:
-            return work(tx)
+            result = work(tx)
+        for event in tx.observed:
+            everyone.emit(event)
+        return result
 
     return repeat(transaction)
 

@@ -17,6 +17,7 @@ from penstock.core.event import EventColumns, NewEvent
 from penstock.core.finding import Finding, Level
 from penstock.core.lease import LeaseRow
 from penstock.core.look import Sight
+from penstock.core.observe import Observed
 from penstock.stores.clock import Clock
 
 Row = Any  # a row whose columns are attributes: see `rows`, or the block's SQL
@@ -31,6 +32,7 @@ class Conflict(Exception):
 class Transaction(Protocol):
     """One database transaction; leaving its block commits, an exception rolls back."""
 
+    observed: list[Observed]  # to be emitted once the transaction has committed
     finds_lanes: bool  # its index tells the lane of an event
 
     def rows(self, block: str, **params: Any) -> list[Row]:

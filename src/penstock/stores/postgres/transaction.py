@@ -15,6 +15,7 @@ from psycopg.rows import namedtuple_row, tuple_row
 
 from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import EventColumns, NewEvent
+from penstock.core.observe import Observed
 from penstock.core.user_sql import UserSqlError, check_user_sql
 from penstock.errors import CommitUnknown
 from penstock.stores.base import Call, Row
@@ -50,6 +51,7 @@ class PostgresTransaction:
         self._began_here = 0.0
         self._bounds: list[int] | None = None  # announced by appenders, as the last look found them
         self._later: list[Call] = []  # to be sent with what comes next
+        self.observed: list[Observed] = []
         self.ended = False  # committed with the last statement
         self.worth_a_commit = True
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import EventColumns, NewEvent
+from penstock.core.observe import Observed
 from penstock.core.user_sql import UserSqlError, check_user_sql
 from penstock.errors import EffectFailed
 from penstock.stores import blocks
@@ -44,6 +45,7 @@ class SqliteTransaction:
         self._connection = connection
         self._cursor = connection.cursor()
         self._savepoints = 0
+        self.observed: list[Observed] = []
 
     def _execute(self, block: str, params: dict[str, Any]) -> Iterator[sqlite3.Cursor]:
         """Run a block; of several statements only the last one's answer counts."""

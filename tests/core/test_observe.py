@@ -48,7 +48,7 @@ def test_an_observer_that_fails_is_logged_and_hurts_nobody(
     with caplog.at_level(logging.ERROR, "penstock"):
         Observers(broken, parent=everyone).emit(RunStopping())
     assert heard == [RunStopping()]
-    assert "an observer failed at RunStopping" in caplog.text and "metric" in caplog.text
+    assert "an observer failed on RunStopping" in caplog.text and "metric" in caplog.text
 
 
 def test_whoever_unsubscribes_hears_nothing_more() -> None:

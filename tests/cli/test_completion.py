@@ -71,10 +71,11 @@ def in_process(url: str | None, *line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        (("streams_of", "redrive", "pay"), ["payments"]),
+        (("redrive", "pay"), ["payments"]),
         (("redrive", "orders", ""), ["fraud", "mail"]),
         (("events", "orders", "--group", "f"), ["fraud"]),
-        (("events", "orders", "--state", "p"), ["PENDING", "PUBLISHED"]),
+        (("events", "orders", "--state", "P"), ["PENDING", "PUBLISHED"]),
+        (("events", "orders", "--state", "d"), ["dead"]),
         (("run", "app.py", "--engine", ""), ["spark", "local"]),
         (("run", "app.py", "--group", "l"), ["ledger"]),
         (("demo", "--engine", "l"), ["local"]),
@@ -83,7 +84,6 @@ def in_process(url: str | None, *line: str) -> list[str]:
     ],
 )
 def test_what_is_offered(url: str, line: tuple[str, ...], offered: list[str]) -> None:
-    line = line[1:] if line[0] == "streams_of" else line
     assert in_process(url, *line) == offered
 
 
@@ -121,5 +121,6 @@ def test_a_log_that_answers_late_is_not_waited_for(url: str, monkeypatch: pytest
     stuck.set()
 
 
-def test_fixed_values_in_any_case() -> None:
-    assert fixed("PENDING", "DEAD")("de") == ["DEAD"]
+def test_fixed_values_in_the_case_that_is_typed() -> None:
+    assert fixed("PENDING", "DEAD")("de") == ["dead"]
+    assert fixed("PENDING", "DEAD")("") == ["PENDING", "DEAD"]

@@ -7,7 +7,8 @@ import psycopg
 import pytest
 
 import penstock as library
-from penstock.cli import doctor
+from penstock.log import doctor
+from penstock.stores.postgres import health
 from tests.cli.conftest import Command
 from tests.cli.test_cli import fill
 from tests.support.postgres_server import PostgresServer
@@ -97,7 +98,7 @@ def test_an_open_appender_is_named(
     postgres: PostgresServer, postgres_url: str, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(postgres_url)
-    monkeypatch.setattr(doctor, "_APPENDER_SECONDS", -1)
+    monkeypatch.setattr(health, "_APPENDER_SECONDS", -1)
     with (
         library.open(postgres_url) as log,
         psycopg.connect(postgres_url, application_name="slow-import") as connection,
@@ -115,7 +116,7 @@ def test_a_forgotten_prepared_transaction_is_named(
     postgres_url: str, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(postgres_url)
-    monkeypatch.setattr(doctor, "_APPENDER_SECONDS", -1)
+    monkeypatch.setattr(health, "_APPENDER_SECONDS", -1)
     with library.open(postgres_url) as log, psycopg.connect(postgres_url, autocommit=True) as connection:
         with connection.cursor() as cursor:
             cursor.execute("begin")
@@ -135,7 +136,7 @@ def test_a_lock_of_a_stranger_is_nobody_who_holds_the_horizon(
     postgres_url: str, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(postgres_url)
-    monkeypatch.setattr(doctor, "_APPENDER_SECONDS", -1)
+    monkeypatch.setattr(health, "_APPENDER_SECONDS", -1)
     with psycopg.connect(postgres_url) as connection:
         connection.execute(
             "select pg_advisory_lock_shared('penstock.events_offset_seq'::regclass::oid::bigint::bit(32)::int, 0)"

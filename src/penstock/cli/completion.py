@@ -13,10 +13,11 @@ _PATIENCE_SECONDS = 2.0  # somebody has pressed a key and waits
 
 
 def fixed(*values: str) -> Callable[[str], list[str]]:
-    """Completes one of these."""
+    """Completes one of these, in small letters for who types small letters."""
 
     def complete(incomplete: str) -> list[str]:
-        return [one for one in values if one.lower().startswith(incomplete.lower())]
+        known = [one.lower() for one in values] if incomplete.islower() else values
+        return [one for one in known if one.startswith(incomplete)]
 
     return complete
 

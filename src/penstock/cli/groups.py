@@ -134,7 +134,7 @@ def set_group(
     by: By = None,
 ) -> None:
     """Change the policy of a group. What is not given stays as it is."""
-    policy = {
+    policy: dict[str, Any] = {
         "max_attempts": max_attempts,
         "base_seconds": base_seconds,
         "factor": factor,

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.arguments import By, DryRun, Error, Group, Ids, Since, Stream, Type, Until, Yes, parse_event
+from penstock.cli import near
+from penstock.cli.arguments import LARGEST, By, DryRun, Error, Group, Ids, Since, Stream, Type, Until, Yes, parse_event
 from penstock.cli.command import OPERATE, command, root
 from penstock.cli.failures import Usage
 from penstock.cli.session import Session
@@ -179,7 +180,7 @@ def prune(
         str | None, typer.Option("--before", metavar="TIME", help=f"Events created before: {TIME_HELP}.")
     ] = None,
     upto: Annotated[
-        int | None, typer.Option("--upto", metavar="OFFSET", min=0, help="Events up to this offset.")
+        int | None, typer.Option("--upto", metavar="OFFSET", min=0, max=LARGEST, help="Events up to this offset.")
     ] = None,
     keep_dead: Annotated[
         bool, typer.Option("--keep-dead/--drop-dead", help="Keep dead letters and their events.")
@@ -196,7 +197,9 @@ def prune(
             yes or not sys.stdin.isatty(), lambda: f"Remove what every group of {stream} has finished with?"
         )
         count = log.prune(stream, before=moment, upto=upto, keep_dead=keep_dead, by=by).count
-    session.answer({"stream": stream, "count": count}, lambda: f"{stream}: {count:,} events removed")
+        meant = "" if count or session.as_json else near.stream_like(log, stream)
+    removed = f"{stream}: {count:,} events removed"
+    session.answer({"stream": stream, "count": count}, lambda: f"{removed}. {meant}" if meant else removed)
 
 
 def _named(ids: Sequence[str] | None) -> list[uuid.UUID | int]:

@@ -101,7 +101,7 @@ def _served(app: App, groups: Sequence[str] | None) -> list[Served]:
     try:
         return [*app.chosen(groups), *app.chosen_pipelines(groups)]
     except UnknownGroup as error:
-        known = {one.group for one in (*app.subscriptions, *app.pipelines)}
+        known = {*(one.group for one in app.subscriptions), *(one.group for one in app.pipelines)}
         wrong = next((one for one in groups or () if one not in known), "")
         error.details[near.KEY] = near.question(wrong, known)
         raise

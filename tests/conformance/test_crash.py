@@ -109,7 +109,7 @@ def set_up(log: penstock.Log, clock: VirtualClock, verb: str, group: str) -> pen
 
 
 def held_by(log: penstock.Log, lease: penstock.Lease | None) -> penstock.Lease | None:
-    return None if lease is None else penstock.Lease(log, lease._row, lease.events._columns)
+    return None if lease is None else penstock.Lease(log.store, lease._row, lease.events._columns)
 
 
 def in_a_child_that_dies(url: str, clock: VirtualClock, point: CrashPoint, verb: str, group: str, lease: Any) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.core import limits
+from penstock.engine import maintenance
 from penstock.engine.foreground import run_local
 from penstock.engine.local.engine import LocalEngine
 from penstock.engine.outcome import Outcome
@@ -182,14 +183,28 @@ def test_several_logs_see_each_others_runs(log: penstock.Log, make_log: MakeLog)
 
 
 @pytest.mark.shows("K38")
-def test_an_engine_reaps_only_its_own_groups(clocked: penstock.Log, clock: VirtualClock) -> None:
+def test_an_engine_reaps_only_its_own_groups(
+    clocked: penstock.Log, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_REAP_SECONDS", 0.0)
     for group in ("g", "other"):
         clocked.create_group("orders", group)
         clocked.append("orders", {}, type="t")
         clocked.claim("orders", group, claimed_by="gone")
     clock.advance(seconds=120)
+    clocked.pause("orders", "g")  # it is reaped, but nothing is claimed
+
+    def outcomes() -> list[tuple[str, str | None]]:
+        with raw(clocked.store.url) as sql:
+            return sql(
+                "select group_name, outcome from penstock.leases join penstock.groups using (group_id) order by 1"
+            )
+
     engine = LocalEngine(clocked, [subscription(lambda event: None, isolation="inline")])
-    engine._reap()
-    with raw(clocked.store.url) as sql:
-        found = sql("select group_name, outcome from penstock.leases join penstock.groups using (group_id) order by 1")
-    assert [tuple(one) for one in found] == [("g", "expired"), ("other", None)]
+    engine.start()
+    try:
+        wait_until(lambda: outcomes()[0] == ("g", "expired"))
+    finally:
+        engine.stop()
+        assert engine.wait(PATIENCE_SECONDS)
+    assert outcomes() == [("g", "expired"), ("other", None)]

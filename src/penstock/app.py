@@ -180,8 +180,8 @@ class App:
         machine). With `processes` > 1 each process of the local engine imports the app and serves all groups; one that
         dies is replaced.
 
-        It restores signal handlers and the thread switch interval. It does not undo `gc.freeze()`, which the local engine
-        calls once, nor the environment variables (JAVA_HOME, the password of the log) that Spark's processes inherit.
+        It restores signal handlers and the thread switch interval. It does not undo `gc.freeze()`, which the local
+        engine calls once, nor the environment variables (JAVA_HOME, the log's password) that Spark's processes inherit.
         """
         if being_loaded():  # handler and pool processes import the file, and would start runs of their own
             raise AppNotFound('Importing the app called run(). Put the call under `if __name__ == "__main__":`.')

@@ -299,7 +299,7 @@ def test_how_an_app_is_named(tmp_path: Path, app: str) -> None:
         ("from penstock import App\na = App()\nb = App()", "app.py", "has 2: a, b"),
         ("from penstock import App\na = App()", "app.py:b", "has no App called 'b'"),
         ("from penstock import App\na = App()\na.run('local')", "app.py", 'if __name__ == "__main__"'),
-        (None, ":app", "named as"),
+        (None, ":app", "Name an app as"),
     ],
 )
 def test_an_app_that_cannot_be_loaded(

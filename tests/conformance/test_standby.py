@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 import penstock
-from penstock.log.repair import repair
 from tests.support.log_steps import append_orders, claim_and_settle_all
 from tests.support.postgres_server import PostgresServer
 from tests.support.waiting import wait_until
@@ -75,7 +74,7 @@ def test_a_standby_is_read_up_to_the_replayed_horizon(
                 held.event_id,
                 *later,
             ]  # an idle claimer also notes it, once a second
-            log._note_after = 0.0
+            log._bookkeeping._note_after = 0.0
             assert claim_and_settle_all(log) == []
             replayed(primary, standby)
             assert [event.event_id for event in copy.read("orders")] == [*first, held.event_id, *later]
@@ -116,7 +115,7 @@ def test_a_promoted_standby_accepts_writes() -> None:
                 connection.execute("select pg_promote()")
             with penstock.open(standby.url(url.rpartition("/")[2])) as log:
                 assert log.append("orders", {}, type="t").offset > 5
-                done = repair(log, by="me")
+                done = log.repair(by="me")
                 assert (done.moved, done.leases) == (False, 1)
                 assert set(claim_and_settle_all(log)) >= set(ids)
         finally:
@@ -159,7 +158,7 @@ def test_a_restored_log_refuses_work_until_it_is_repaired(postgres: PostgresServ
             ):
                 with pytest.raises(penstock.CopiedLog):
                     attempt()
-            done = repair(copy, by="me")
+            done = copy.repair(by="me")
             assert done.moved and done.leases == 1
             with psycopg.connect(url) as connection:
                 assert connection.execute("select name from penstock.sequences() where last < stored").fetchall() == []
@@ -173,7 +172,7 @@ def test_a_restored_log_refuses_work_until_it_is_repaired(postgres: PostgresServ
             assert sorted(claim_and_settle_all(copy)) == sorted([ids[0], *ids[4:], copy.read("orders")[-1].event_id])
             assert copy.create_group("orders", "other") is not None
         with penstock.open(url) as copy:
-            assert repair(copy, by="me").sequences == ()
+            assert copy.repair(by="me").sequences == ()
 
 
 @pytest.mark.shows("K49")
@@ -202,10 +201,10 @@ def test_a_logical_subscriber_refuses_work_until_it_is_repaired(
                     with pytest.raises(penstock.CopiedLog):
                         copy.claim("orders", "g", claimed_by="w")
                     with pytest.raises(penstock.CopiedLog):
-                        repair(copy, by="me")
+                        copy.repair(by="me")
             finally:
                 connection.execute("drop subscription copy")
         with penstock.open(url) as copy:
-            assert "penstock.events_offset_seq" in repair(copy, by="me").sequences
+            assert "penstock.events_offset_seq" in copy.repair(by="me").sequences
             copy.create_group("orders", "g")
             assert claim_and_settle_all(copy) == ids and copy.append("orders", {}, type="t").offset == 6

@@ -217,7 +217,7 @@ def test_a_slice_without_a_connection_to_the_driver_works_until_its_time_is_up(l
     ticket = time_slice.Ticket(1, "key", log.store.url, portable(one), 30.0, 0.1, board.line)
     report = time_slice.run_slice(ticket)
     assert report.counts["published"] == 20 and report.idle is not None and report.error is None
-    slice._forget(ticket)
+    time_slice._forget(ticket)
 
 
 @pytest.mark.shows("S15")
@@ -233,7 +233,7 @@ def test_the_cost_of_a_slice_depends_on_leases_not_on_events(
     board = Switchboard("127.0.0.1", lambda number, counts: None)
     ticket = time_slice.Ticket(1, "cost", log.store.url, portable(one), 30.0, 0.1, board.line)
     report = time_slice.run_slice(ticket)
-    slice._forget(ticket)
+    time_slice._forget(ticket)
     board.close()
     leases = report.counts["leases"]
     assert report.counts["published"] == 20_000 and leases < 40

@@ -8,7 +8,7 @@ import penstock
 from benchmarks.measuring import Figure, in_turn
 from penstock.core.codec import encode_payload
 from penstock.core.lanes import bucket_of
-from penstock.log import appending
+from penstock.log import new_events
 from penstock.log.ids import uuid7
 from penstock.stores.postgres.bulk import copy_chunks
 from tests.support.postgres_server import PostgresServer
@@ -33,7 +33,7 @@ def run(server: PostgresServer) -> list[Figure]:
 def bulk(log: penstock.Log, connection: psycopg.Connection) -> Figure:
     """append_many against a COPY of rows that are laid out already."""
     events = orders(BATCH)
-    ready = [b"".join(copy_chunks(appending.many("raw", events)[0])) for _ in range(8)]
+    ready = [b"".join(copy_chunks(new_events.many("raw", events)[0])) for _ in range(8)]
     copy = log.store.blocks["append.copy"]
 
     def raw() -> None:

@@ -75,6 +75,14 @@ def test_commands_and_clauses_are_loaded_by_names_that_exist() -> None:
     assert all(importlib.util.find_spec(name) is not None for name in names)
 
 
+def test_every_benchmark_can_be_imported() -> None:
+    """They run seldom; a name that has moved must not be found only then."""
+    names = sorted(path.stem for path in (SOURCE.parent / "benchmarks").glob("*.py") if not path.stem.startswith("_"))
+    names.remove("pgqueuer_peer")  # needs the peers' own environment
+    for name in names:
+        importlib.import_module(f"benchmarks.{name}")
+
+
 def loaded_by(code: str) -> set[str]:
     """The modules that a fresh interpreter has loaded after running this code."""
     script = f"{code}\nimport json, sys; print(json.dumps(sorted(sys.modules)))"

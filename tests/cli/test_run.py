@@ -145,9 +145,10 @@ def test_it_ends_with_one_line(shop: Shop) -> None:
     assert ended == "the run ended: stopped"
 
 
-def test_its_life_as_json_lines(shop: Shop) -> None:
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_its_life_as_json_lines(shop: Shop, processes: str) -> None:
     shop.append(None, "raise", "die")
-    with shop.run(*DRAIN, "--log-format", "json", "--group", "fraud") as running:
+    with shop.run(*DRAIN, "--log-format", "json", "--group", "fraud", "--processes", processes) as running:
         assert running.wait() == 0
     lines = [json.loads(line) for line in running.err.splitlines()]
     assert all(line.keys() >= {"at", "level", "event", "message"} for line in lines)

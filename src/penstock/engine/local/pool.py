@@ -210,6 +210,8 @@ class Pool:
             self._ended(seat, process, message)
         elif "warning" in message:
             logger.warning("%s", message["warning"])
+        elif "observed" in message:
+            everyone.emit(message["observed"])
         elif "ended" in message:
             process.last = message
         elif seat.process is process:  # else it is a late message of a process that has ended

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
+from penstock.core.observe import Observed, ProcessesDied, everyone
 from penstock.declare.load import load_object
 from penstock.declare.subscription import Subscription
 from penstock.engine.foreground import Orders, stopping_by_signal
@@ -49,6 +50,11 @@ class Reporter(logging.Handler):
         with self._writing, suppress(OSError):
             wire.send(self._connection, message)
 
+    def observe(self, event: Observed) -> None:
+        """Pass on what the foreground process cannot see: the counters tell it the rest."""
+        if isinstance(event, ProcessesDied):
+            self.send({"observed": event})
+
     def emit(self, record: logging.LogRecord) -> None:
         """Let the foreground process print it: it knows what else is on the screen."""
         self.send({"warning": record.getMessage()[:_WARNING_LENGTH]})
@@ -82,6 +88,7 @@ def _run(hello: Hello, connection: socket.socket, reporter: Reporter) -> bool:
     with open_log(hello.url) as log:
         engine = LocalEngine(log, app.chosen(hello.groups), until_drained=hello.until_drained, run=hello.run)
         orders = Orders()
+        everyone.subscribe(reporter.observe)
 
         def stop() -> None:
             engine.stop()

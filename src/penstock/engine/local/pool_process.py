@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypedDict
 
+from penstock.core.observe import Observed
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.process import Died
 
@@ -42,6 +43,7 @@ class Message(TypedDict, total=False):
     paused: dict[str, str]
     stopping: bool  # it was asked to stop
     warning: str
+    observed: Observed  # what observers of the foreground process are to hear
     ended: bool  # the last message
     asked: bool  # it ended because it was asked to
     error: tuple[str, str]  # it ended because of this: code and message

@@ -130,21 +130,17 @@ class Observers:
     """A set of observers. Events emitted here also reach the observers of `parent`."""
 
     def __init__(self, *observers: Observer, parent: Observers | None = None) -> None:
-        self._observers = observers
+        self._observers = list(observers)
         self._parent = parent
 
     def subscribe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` with every event from now on; returns a function that unsubscribes it."""
-        self._observers = (*self._observers, observer)
-
-        def unsubscribe() -> None:
-            self._observers = tuple(one for one in self._observers if one is not observer)
-
-        return unsubscribe
+        self._observers.append(observer)  # one step, so that threads may subscribe at the same time
+        return lambda: self._observers.remove(observer)
 
     def emit(self, event: Observed) -> None:
         """Call every observer. One that fails is logged and does not affect the others."""
-        for observer in self._observers:
+        for observer in tuple(self._observers):
             try:
                 observer(event)
             except Exception:

@@ -9,11 +9,12 @@ from datetime import timedelta
 from penstock.core import limits
 from penstock.core.delivery import Reason, State
 from penstock.core.lease import LeaseOutcome
-from penstock.testing.model.state import GroupState, ModelEvent, ModelLease, ModelReturned, ModelRow
+from penstock.testing.model.settle import Settling
+from penstock.testing.model.state import ModelEvent, ModelLease, ModelReturned, ModelRow
 
 
 @dataclass
-class Claiming(GroupState):
+class Claiming(Settling):
     """One lease of one kind at a time."""
 
     def claim(self, limit: int, claimed_by: str) -> ModelLease | None:
@@ -184,7 +185,3 @@ class Claiming(GroupState):
         self.leases[lease.id] = lease
         self.last_lease[lane] = lease.id
         return lease
-
-    def reap(self) -> int:
-        """Take back expired leases; see `Settling.reap`."""
-        raise NotImplementedError

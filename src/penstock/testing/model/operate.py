@@ -9,12 +9,12 @@ from penstock.core.delivery import Reason, State
 from penstock.core.lease import LeaseOutcome
 from penstock.core.lifecycle import require
 from penstock.errors import IllegalTransition, InFlight
-from penstock.testing.model.settle import Settling
+from penstock.testing.model.claim import Claiming
 from penstock.testing.model.state import ModelReturned, ModelRow
 
 
 @dataclass
-class GroupModel(Settling):
+class GroupModel(Claiming):
     """The rules of claim, settle, reap, release, rewind and lanes, for one group."""
 
     def rewind(self, target: int) -> None:

@@ -11,12 +11,11 @@ from penstock.core.lease import LeaseOutcome, alone, cut, part_after, split_rele
 from penstock.core.lifecycle import next_attempt
 from penstock.core.ordering import held_back
 from penstock.errors import LeaseLost
-from penstock.testing.model.claim import Claiming
-from penstock.testing.model.state import ModelLease, ModelReturned, ModelRow
+from penstock.testing.model.state import GroupState, ModelLease, ModelReturned, ModelRow
 
 
 @dataclass
-class Settling(Claiming):
+class Settling(GroupState):
     """The rules for the members of a lease that ends."""
 
     def holder(self, lease_id: int) -> ModelLease:

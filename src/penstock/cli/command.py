@@ -61,6 +61,7 @@ root.add_typer(group, rich_help_panel=OPERATE, epilog="Example: penstock group c
 
 
 @root.callback(invoke_without_command=True)
+@group.callback(invoke_without_command=True)
 def start(
     ctx: typer.Context,
     url: Url = None,
@@ -77,23 +78,6 @@ def start(
 
         print_versions(Session(options))
         raise typer.Exit(0)
-    _remember(ctx, options)
-
-
-@group.callback(invoke_without_command=True)
-def start_group(
-    ctx: typer.Context,
-    url: Url = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    log_format: LogFormat = None,
-    debug: Debug = False,
-) -> None:
-    """The same for the commands of a group."""
-    _remember(ctx, Options(url, as_json, quiet, log_format, debug))
-
-
-def _remember(ctx: typer.Context, options: Options) -> None:
     ctx.obj = (ctx.obj or Options()).over(options)
     if ctx.invoked_subcommand is None:
         if ctx.obj.as_json:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from tools import check_house
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -94,14 +95,21 @@ def loaded_by(code: str) -> set[str]:
 def test_importing_the_package_loads_no_driver_no_spark_and_no_command_line() -> None:
     loaded = loaded_by("import penstock")
     assert not loaded & (HEAVY | {"typer", "rich", "sqlite3", "asyncio", "multiprocessing", "subprocess"})
-    assert not any(name.startswith(("penstock.cli", "penstock.testing", "penstock.spark.")) for name in loaded)
+    assert {name for name in loaded if name.startswith("penstock")} == {"penstock"}
+
+
+def test_every_exported_name_is_found_and_every_other_is_refused() -> None:
+    names = {name: getattr(penstock, name) for name in penstock.__all__}
+    assert names["open"].__name__ == "open_log" and dir(penstock) == sorted(penstock.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'opne'"):
+        penstock.opne  # noqa: B018  # type: ignore[attr-defined]
 
 
 def test_help_loads_neither_an_engine_nor_a_database() -> None:
     loaded = loaded_by("from penstock.cli.app import run; run(['--help'])")
     assert not loaded & (HEAVY | {"sqlite3", "asyncio", "multiprocessing"})
-    rooms = ("penstock.engine.local", "penstock.engine.isolation", "penstock.spark.", "penstock.testing.")
-    assert not any(name.startswith((*rooms, "penstock.stores.postgres", "penstock.stores.sqlite")) for name in loaded)
+    rooms = ("penstock.engine", "penstock.spark", "penstock.stores", "penstock.testing", "penstock.log.log")
+    assert not [name for name in loaded if name.startswith(rooms)]
 
 
 @pytest.fixture

@@ -1,63 +1,69 @@
-"""Penstock: a durable event log in your own database in which every message has a lifecycle."""
+"""Penstock: a durable event log in your own database in which every message has a lifecycle.
 
-from penstock import sinks, spark
-from penstock.app import App
-from penstock.core.batch import Event
-from penstock.core.delivery import State
-from penstock.core.event import Appended, AppendedMany, event_id
-from penstock.core.lease import Settled
-from penstock.core.retry import Retry
-from penstock.core.signals import Permanent, RetryLater, Unavailable
-from penstock.engine.handlers.batch_context import BatchContext
-from penstock.engine.handlers.context import Context
-from penstock.engine.outcome import Outcome
-from penstock.errors import (
-    AppendOnly,
-    AppNotFound,
-    BindingChanged,
-    ClaimLost,
-    CommitUnknown,
-    CopiedLog,
-    DuplicateMismatch,
-    EffectFailed,
-    EffectRefused,
-    EngineMissing,
-    FilterNeeded,
-    GroupExists,
-    HandlerUnreachable,
-    IllegalTransition,
-    InFlight,
-    InvalidHandler,
-    InvalidInput,
-    InvalidName,
-    LeaseLost,
-    MissingField,
-    NaiveDatetime,
-    NotInLease,
-    OnStandby,
-    OrderedGroup,
-    OutboxNeedsTransaction,
-    PenstockError,
-    PermissionDenied,
-    PolicyConflict,
-    Pruned,
-    SchemaMissing,
-    SchemaTooNew,
-    SettleMismatch,
-    StateConflict,
-    StateNeedsKey,
-    StoreBusy,
-    StoreUnavailable,
-    TooLarge,
-    UnattributedEffect,
-    UnknownEvent,
-    UnknownGroup,
-    UnknownReader,
-)
-from penstock.log.keyed_state import WithTtl
-from penstock.log.lease import Lease
-from penstock.log.log import Log, Moved
-from penstock.log.open import open_log as open  # the name users type
+Names are imported when they are first used, so that `import penstock` and the command line start quickly.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock import sinks, spark
+    from penstock.app import App
+    from penstock.core.batch import Event
+    from penstock.core.delivery import State
+    from penstock.core.event import Appended, AppendedMany, event_id
+    from penstock.core.lease import Settled
+    from penstock.core.retry import Retry
+    from penstock.core.signals import Permanent, RetryLater, Unavailable
+    from penstock.engine.handlers.context import BatchContext, Context
+    from penstock.engine.outcome import Outcome
+    from penstock.errors import (
+        AppendOnly,
+        AppNotFound,
+        BindingChanged,
+        ClaimLost,
+        CommitUnknown,
+        CopiedLog,
+        DuplicateMismatch,
+        EffectFailed,
+        EffectRefused,
+        EngineMissing,
+        FilterNeeded,
+        GroupExists,
+        HandlerUnreachable,
+        IllegalTransition,
+        InFlight,
+        InvalidHandler,
+        InvalidInput,
+        InvalidName,
+        LeaseLost,
+        MissingField,
+        NaiveDatetime,
+        NotInLease,
+        OnStandby,
+        OrderedGroup,
+        OutboxNeedsTransaction,
+        PenstockError,
+        PermissionDenied,
+        PolicyConflict,
+        Pruned,
+        SchemaMissing,
+        SchemaTooNew,
+        SettleMismatch,
+        StateConflict,
+        StateNeedsKey,
+        StoreBusy,
+        StoreUnavailable,
+        TooLarge,
+        UnattributedEffect,
+        UnknownEvent,
+        UnknownGroup,
+        UnknownReader,
+    )
+    from penstock.log.keyed_state import WithTtl
+    from penstock.log.lease import Lease
+    from penstock.log.log import Log, Moved
+    from penstock.log.open import open_log as open  # the name users type
 
 __all__ = [
     "App",
@@ -123,3 +129,41 @@ __all__ = [
     "sinks",
     "spark",
 ]
+
+_MODULES = {
+    "App": "penstock.app",
+    "Appended": "penstock.core.event",
+    "AppendedMany": "penstock.core.event",
+    "BatchContext": "penstock.engine.handlers.context",
+    "Context": "penstock.engine.handlers.context",
+    "Event": "penstock.core.batch",
+    "Lease": "penstock.log.lease",
+    "Log": "penstock.log.log",
+    "Moved": "penstock.log.log",
+    "Outcome": "penstock.engine.outcome",
+    "Permanent": "penstock.core.signals",
+    "Retry": "penstock.core.retry",
+    "RetryLater": "penstock.core.signals",
+    "Settled": "penstock.core.lease",
+    "State": "penstock.core.delivery",
+    "Unavailable": "penstock.core.signals",
+    "WithTtl": "penstock.log.keyed_state",
+    "event_id": "penstock.core.event",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("sinks", "spark"):
+        found: Any = import_module(f"penstock.{name}")
+    elif name == "open":
+        found = import_module("penstock.log.open").open_log
+    else:
+        found = getattr(import_module(_MODULES.get(name, "penstock.errors")), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

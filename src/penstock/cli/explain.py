@@ -7,7 +7,6 @@ import inspect
 import platform
 import re
 import sys
-from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -81,6 +80,8 @@ def print_versions(session: Session) -> None:
 
 
 def _installed(package: str) -> str | None:
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -9,7 +9,6 @@ import typer
 
 from penstock.cli.command import START, command, root
 from penstock.cli.session import Session
-from penstock.log.open import initialize, schema_script
 
 
 @command(root, "init", panel=START, example="penstock init --url sqlite:///shop.db")
@@ -22,12 +21,16 @@ def init(
     if sql:
         _print_sql(session)
         return
+    from penstock.log.open import initialize
+
     ran = initialize(session.url)
     done = f"applied {', '.join(ran)}" if ran else "the schema was up to date"
     session.answer({"url": session.safe_url, "migrations": ran}, lambda: f"{session.safe_url}: {done}")
 
 
 def _print_sql(session: Session) -> None:
+    from penstock.log.open import schema_script
+
     schema, text = schema_script(session.url)
     if session.as_json:
         session.answer({"schema": schema, "sql": text}, str)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,8 +21,10 @@ from penstock.core.batch import Event
 from penstock.core.delivery import State
 from penstock.core.event import check_name
 from penstock.errors import UnknownEvent
-from penstock.log.deliveries import DeliveryRecord
-from penstock.log.log import Log
+
+if TYPE_CHECKING:
+    from penstock.log.deliveries import DeliveryRecord
+    from penstock.log.log import Log
 
 _PAGE = 1_000
 

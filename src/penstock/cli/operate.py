@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +17,9 @@ from penstock.cli.session import Session
 from penstock.cli.times import TIME_HELP, parse_optional, parse_time
 from penstock.core.event import check_key
 from penstock.errors import FilterNeeded, MissingField
-from penstock.log.log import Log
+
+if TYPE_CHECKING:
+    from penstock.log.log import Log
 
 Everything = Annotated[bool, typer.Option("--all", help="All of them, without a filter.", show_default=False)]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it becomes the delivery's error.")]

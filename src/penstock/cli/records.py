@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli import output
 from penstock.core.batch import Event
-from penstock.log.deliveries import DeliveryRecord
-from penstock.log.stats import Stats
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from penstock.log.deliveries import DeliveryRecord
+    from penstock.log.stats import Stats
 
 NOTHING = "Nothing matches."
 

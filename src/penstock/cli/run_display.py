@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rich.console import Group as Stacked
 from rich.console import RenderableType
@@ -20,8 +21,10 @@ from penstock.cli import output
 from penstock.cli.run_lines import STOPPING
 from penstock.core.delivery import State
 from penstock.core.observe import Observed, RunProgressed, RunStopping, everyone
-from penstock.engine.drain import Served
-from penstock.log.log import Log
+
+if TYPE_CHECKING:
+    from penstock.engine.drain import Served
+    from penstock.log.log import Log
 
 _STATS_SECONDS = 1.0
 _RATE_SECONDS = 5.0  # the rate is that of the last so many

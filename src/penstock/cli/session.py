@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,11 @@ import typer
 from penstock.cli import output
 from penstock.cli.failures import ConfirmationNeeded, Usage
 from penstock.core.urls import without_password
-from penstock.log.log import Log
-from penstock.log.open import open_existing, open_log, url_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from penstock.log.log import Log
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,6 @@ class Session:
         self.quiet = options.quiet
         self.json_lines = options.log_format == "json"  # on standard error
         self.named_url = options.url
-        self.url = url_of(options.url)
         self._closing = ExitStack()
 
     def __enter__(self) -> Session:
@@ -59,6 +59,13 @@ class Session:
 
     # --- the log -------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def url(self) -> str:
+        """Where the log is."""
+        from penstock.log.open import url_of  # here, because `--help` needs no log
+
+        return url_of(self.named_url)
+
     @property
     def safe_url(self) -> str:
         """The URL without its password."""
@@ -66,6 +73,8 @@ class Session:
 
     def open(self, *, create: bool = False) -> Log:
         """The log. Only commands that write something new may `create` it; the others want it to exist."""
+        from penstock.log.open import open_existing, open_log
+
         log = open_log(self.url) if create else open_existing(self.url)
         self._closing.callback(log.close)
         return log

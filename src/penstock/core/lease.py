@@ -93,6 +93,18 @@ class Failure(NamedTuple):
     traceback: str | None = None  # sent now and then for each kind, not with every failure
 
 
+def error_columns(failure: Failure | None) -> dict[str, str | None]:
+    """Return a failure as the error columns of a row; all None without one."""
+    if failure is None:
+        return dict.fromkeys(("last_error", "error_code", "error_type", "fingerprint"))
+    return {
+        "last_error": failure.message,
+        "error_code": failure.code,
+        "error_type": failure.error_type,
+        "fingerprint": failure.fingerprint,
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Effects:
     """Changes that are made if, and only if, an event succeeds (or all events of a lease)."""

@@ -12,9 +12,8 @@ from penstock.core import limits
 from penstock.core.columns import Columns
 from penstock.core.group import Group
 from penstock.core.lanes import slice_of
-from penstock.core.lease import LeaseId, LeaseRow, Passed, Steps, Token
+from penstock.core.lease import LeaseId, LeaseRow, Passed, Steps, Token, error_columns
 from penstock.log import lives, ranges
-from penstock.log.lease_end import error_of
 from penstock.log.ranges import Range, Stretch
 from penstock.stores.base import Transaction
 from penstock.stores.rows import DueRow, LaneRow, OpenedRow, ReturnedRow
@@ -142,7 +141,7 @@ class LaneClaim:
     # --- ranges --------------------------------------------------------------------------------------------------
 
     def _take_returned(self, lane: LaneRow, piece: ReturnedRow) -> LeaseRow | Passed:
-        because = {name: getattr(piece, name) for name in error_of(None)}
+        because = {name: getattr(piece, name) for name in error_columns(None)}
         where = Stretch(self.group, lane, piece.binding, piece.low, piece.high, self.limit, self.now)
         found = ranges.find(self.tx, where, attempts=piece.attempts, replay=piece.replay, because=because)
         self.tx.run("claim.drop_returned", id=piece.id)
@@ -175,7 +174,7 @@ class LaneClaim:
             return None
         span = self.group.span_after(cursor)
         where = Stretch(self.group, lane, span.binding, cursor, min(self.horizon, span.high), self.limit, self.now)
-        found = ranges.find(self.tx, where, attempts=0, replay=0, because=error_of(None))
+        found = ranges.find(self.tx, where, attempts=0, replay=0, because=error_columns(None))
         worth_it = found.members or found.holes or found.scanned >= limits.PASS_STRETCH or found.high == span.high
         if not worth_it:
             return None  # examining a short range without matches again is cheaper than recording it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from penstock.core.lease import Failure, LeaseOutcome, Settled
+from penstock.core.lease import Failure, LeaseOutcome, Settled, error_columns
 from penstock.stores.base import Transaction
 from penstock.stores.rows import LeaseRecord
 
@@ -38,7 +38,7 @@ def end_lease(
         dead=counts.dead,
         released=counts.released,
         now=now,
-        **error_of(because),
+        **error_columns(because),
     )
 
 
@@ -47,15 +47,3 @@ def give_back_all(tx: Transaction, lease: LeaseRecord, outcome: LeaseOutcome, no
     counts = Settled(0, 0, 0, lease.members)
     end_lease(tx, lease, outcome, counts, now, upto=lease.low)
     return counts
-
-
-def error_of(failure: Failure | None) -> dict[str, str | None]:
-    """Return the error columns of a row; all None without a failure."""
-    if failure is None:
-        return dict.fromkeys(("last_error", "error_code", "error_type", "fingerprint"))
-    return {
-        "last_error": failure.message,
-        "error_code": failure.code,
-        "error_type": failure.error_type,
-        "fingerprint": failure.fingerprint,
-    }

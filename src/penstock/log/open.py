@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 from penstock.errors import InvalidUrl, StoreUnavailable
 from penstock.log.log import Log
-from penstock.stores.base import StatementHook, Store
-from penstock.stores.clock import Clock
+from penstock.stores.base import Clock, StatementHook, Store
 
 DEFAULT_URL = "sqlite:///penstock.db"
 

@@ -10,10 +10,9 @@ from penstock.core import fingerprint
 from penstock.core.delivery import Reason, State
 from penstock.core.group import Group
 from penstock.core.lanes import slice_of
-from penstock.core.lease import DEATHS, Failure, alone, suspect_parts
+from penstock.core.lease import DEATHS, Failure, alone, error_columns, suspect_parts
 from penstock.core.lifecycle import next_attempt
 from penstock.errors import NotInLease
-from penstock.log.lease_end import error_of
 from penstock.stores.base import Transaction
 from penstock.stores.rows import LeaseRecord, MemberRow, Place, bounds
 
@@ -55,7 +54,7 @@ def add_returned(
         available_at=due,
         reason=reason,
         returned_at=now,
-        **error_of(because),
+        **error_columns(because),
     )
 
 

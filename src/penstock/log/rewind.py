@@ -7,10 +7,10 @@ from datetime import datetime
 
 from penstock.core.delivery import Reason
 from penstock.core.group import Group, Position
-from penstock.core.lease import LeaseOutcome
+from penstock.core.lease import LeaseOutcome, error_columns
 from penstock.errors import InvalidInput, Pruned
 from penstock.log import audit, checks, groups, positions, stats
-from penstock.log.lease_end import error_of, give_back_all
+from penstock.log.lease_end import give_back_all
 from penstock.log.outcomes import count_wanted, give_back
 from penstock.log.selection import Moved
 from penstock.log.transact import transact
@@ -76,7 +76,7 @@ def _rewind(
             available_at=now,
             reason=Reason.REWOUND,
             returned_at=now,
-            **error_of(None),
+            **error_columns(None),
             **where,
         )
     tx.run("rewind.remove_rows", group_id=group.group_id, target=target)  # the returned ranges cover them

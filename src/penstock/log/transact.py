@@ -33,7 +33,7 @@ def look(store: Store, work: Callable[[Transaction], T]) -> T:
 
 
 def repeat(work: Callable[[], T]) -> T:
-    """Run a whole transaction; retry it if the database reports a conflict, up to `SETTLE_RETRIES` times."""
+    """Run a whole transaction; run it again if the database reports a conflict, `SETTLE_RETRIES` times in all."""
     for _ in range(limits.SETTLE_RETRIES):
         try:
             return work()

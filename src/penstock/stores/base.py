@@ -18,7 +18,6 @@ from penstock.core.finding import Finding, Level
 from penstock.core.lease import LeaseRow
 from penstock.core.look import Sight
 from penstock.core.observe import Observed
-from penstock.stores.clock import Clock
 
 Row = Any  # a row whose columns are attributes: see `rows`, or the block's SQL
 Call = tuple[str, dict[str, Any]]  # a block and its parameters
@@ -201,3 +200,10 @@ def missing_indexes(wanted: Set[str], tx: Transaction) -> Finding:
         todo = "Create them again as in `penstock init --sql`."
         return Finding(Level.PROBLEM, "indexes", f"Missing: {', '.join(missing)}.", todo)
     return Finding(Level.OK, "indexes", f"All {len(wanted)} are there.")
+
+
+class Clock(Protocol):
+    """Anything that knows the time."""
+
+    def now(self) -> datetime:
+        """An aware datetime in UTC."""

@@ -18,7 +18,7 @@ from penstock.engine.work import Work
 from penstock.errors import InvalidInput, StateNeedsKey
 from penstock.log import new_events
 from penstock.log.deliveries import DeliveryRecord
-from penstock.stores.clock import Clock
+from penstock.stores.base import Clock
 from penstock.testing.emitted import Emitted, of_new
 from penstock.testing.inline import InlineHandlers
 

@@ -19,7 +19,7 @@ from penstock.core.batch import Event
 from penstock.core.event import parse_event_id
 from penstock.core.signals import Permanent, Unavailable, failure_of, is_a
 from penstock.declare.subscription import Handler, Subscription
-from penstock.engine.handlers.batch_context import BatchContext
+from penstock.engine.handlers.context import BatchContext
 from penstock.engine.handlers.key_turns import Turns
 from penstock.engine.handlers.runner import Part, Runner, TimedOut
 from penstock.engine.isolation.marks import Mark

@@ -1,8 +1,8 @@
-"""The second argument of a handler: effects that happen exactly once, with the settle."""
+"""The second argument of handlers and batch handlers: effects that happen exactly once, with the settle."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from uuid import UUID
 
 from penstock.core import codec
-from penstock.core.batch import Event
+from penstock.core.batch import Event, Events
 from penstock.core.event import EventFields, NewEvent
 from penstock.core.user_sql import UserSqlError, check_user_sql
 from penstock.engine.handlers.state import KeyState, Written
@@ -111,3 +111,25 @@ class Context:
         if self.state is not self._given:
             raise InvalidInput("ctx.state was replaced and would be lost: set values, as in ctx.state['total'] = 3.")
         return self._given.written
+
+
+class BatchContext:
+    """The second argument of a batch handler: a `Context` for each of its events."""
+
+    __slots__ = ("_events", "_indexes", "_make", "made", "token")
+
+    def __init__(self, events: Events, indexes: Sequence[int], token: int, make: Callable[[Event], Context]) -> None:
+        self._events = events
+        self._indexes = frozenset(indexes)
+        self._make = make
+        self.token = token  # grows with every claim: use it to fence writes to other systems
+        self.made: dict[int, Context] = {}  # by index, on demand
+
+    def of(self, event: Event) -> Context:
+        """Return the context of one event of this call; its effects commit if, and only if, this event succeeds."""
+        if not isinstance(event, Event) or event._of is not self._events or event._index not in self._indexes:
+            raise InvalidInput("ctx.of(event) takes an event of this call.")
+        index = event._index
+        if index not in self.made:
+            self.made[index] = self._make(event)
+        return self.made[index]

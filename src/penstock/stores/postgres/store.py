@@ -23,8 +23,7 @@ from penstock.core.limits import BUSY_SECONDS, WAKE_EVERY_SECONDS
 from penstock.core.urls import without_password
 from penstock.errors import CommitUnknown, InvalidUrl, MissingDependency, StoreClosed, StoreUnavailable
 from penstock.stores import blocks, tables
-from penstock.stores.base import StatementHook, Transaction
-from penstock.stores.clock import Clock
+from penstock.stores.base import Clock, StatementHook, Transaction
 from penstock.stores.postgres.table import insert_staged, staged_rows
 from penstock.stores.wake import Seldom, readable
 

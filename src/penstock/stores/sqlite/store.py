@@ -19,8 +19,7 @@ from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.errors import CommitUnknown, InvalidUrl
 from penstock.stores import blocks
-from penstock.stores.base import Conflict, StatementHook, Transaction
-from penstock.stores.clock import Clock
+from penstock.stores.base import Clock, Conflict, StatementHook, Transaction
 from penstock.stores.sqlite.checkpoint import Checkpointer
 from penstock.stores.sqlite.connections import Connections
 from penstock.stores.sqlite.faults import IOERR, code_of, named, patiently

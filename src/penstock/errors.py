@@ -132,6 +132,16 @@ class AppNotFound(InvalidInput):
     hint = "Name it as file.py, file.py:name or package.module:name, and check that plain Python can import it."
 
 
+class SparkAtImport(AppNotFound):
+    """The app needs a Spark session while it is imported, and there is none yet."""
+
+    code = "spark_at_import"
+    hint = (
+        'Name a type of Spark, as in `@udf(LongType())`, not its name, as in `@udf("bigint")`, or make the function '
+        "inside the pipeline; leave `spark.sql` and other calls to functions that run later."
+    )
+
+
 class HandlerUnreachable(PenstockError):
     """The process that should run the handler cannot load it."""
 
@@ -174,6 +184,23 @@ class SparkConnectRefused(InvalidInput):
     hint = 'Use a classic session (master="local[*]" or a cluster), or the data source, which also works on Connect.'
 
 
+class SparkUnavailable(PenstockError):
+    """Spark could not be started on this master."""
+
+    code = "spark_unavailable"
+    hint = "Check the master's address and that it runs; `--master 'local[*]'` uses this machine alone."
+
+
+class ExecutorUnfit(PenstockError):
+    """An executor of Spark cannot run this app; nothing was claimed."""
+
+    code = "executor_unfit"
+    hint = (
+        "Install the same Python, penstock and the app's modules on every executor, or send them along: "
+        "--py-files app.py,more.zip --archives environment.tar.gz#environment (docs/how-to/spark-cluster.md)."
+    )
+
+
 class SparkLost(PenstockError):
     """The Spark application stopped unexpectedly; claimed events come back when their leases expire."""
 
@@ -186,6 +213,16 @@ class InvalidPipeline(InvalidInput):
 
     code = "invalid_pipeline"
     hint = "A pipeline takes a DataFrame and returns one; if it adds an `_error` column, it must keep `offset`."
+
+
+class InvalidQuery(InvalidInput):
+    """The function, the sink, the output mode or the checkpoint of a streaming query is not valid."""
+
+    code = "invalid_query"
+    hint = (
+        "A query takes a streaming DataFrame and returns one; its sink must take its output mode, and its checkpoint "
+        "must be where all executors can reach it."
+    )
 
 
 class EffectRefused(InvalidInput):

@@ -55,6 +55,7 @@ class LeaseRow:
     left: int | None = None  # upper bound of the events after it, so that workers can share a group fairly
     events: Columns | None = field(default=None, compare=False, repr=False)  # its events, if the claim has read them
     earlier: Steps = ()  # attempts of earlier lives of its events
+    wanted: str | None = None  # what its run should do: run, quiet or stop; None without a run
 
     @property
     def is_range(self) -> bool:

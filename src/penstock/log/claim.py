@@ -18,7 +18,7 @@ from penstock.log.transact import repeat, transact
 from penstock.stores.base import Store, Transaction
 from penstock.stores.rows import LaneRow, NextDueRow
 
-_LEASE_COLUMNS = 9  # of `claim.first`, before those of the event
+_LEASE_COLUMNS = 10  # of `claim.first`, before those of the event
 
 
 class Claims:
@@ -149,7 +149,7 @@ def claim_at_once(
     )
     if not rows:
         return None
-    lease_id, token, group_id, binding, low, horizon, claimed_at, expires_at, last = rows[0][:_LEASE_COLUMNS]
+    wanted, lease_id, token, group_id, binding, low, horizon, claimed_at, expires_at, last = rows[0][:_LEASE_COLUMNS]
     if lease_id is None:
         return Idle(None)
     high = rows[-1][_LEASE_COLUMNS] if len(rows) == limit else horizon
@@ -176,6 +176,7 @@ def claim_at_once(
         simple=True,
         left=last - high,
         events=RowColumns([row[_LEASE_COLUMNS:] for row in rows]),
+        wanted=wanted,
     )
 
 

@@ -296,4 +296,4 @@ class LaneClaim:
             self._last("lease.open", lease, **params) if last else (self.tx.rows("lease.open", **params), None)
         )
         opened: OpenedRow = rows[0]
-        return replace(lease, id=LeaseId(opened.id), token=Token(opened.token), events=events)
+        return replace(lease, id=LeaseId(opened.id), token=Token(opened.token), events=events, wanted=opened.wanted)

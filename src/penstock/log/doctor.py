@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 
 from penstock.core.delivery import State
 from penstock.core.finding import Finding, Level, duration
-from penstock.core.limits import BLOCKED_PER_LANE
+from penstock.core.limits import BLOCKED_PER_LANE, RUN_LOST_SECONDS
 from penstock.log import deliveries, stats
+from penstock.log.reader_claims import CLAIMED_BY
 from penstock.log.repair import Repaired
 from penstock.log.selection import Selection
 from penstock.log.stats import GroupStats
@@ -16,6 +17,7 @@ from penstock.stores.base import Row, Store, Transaction
 
 __all__ = ["Finding", "Level", "examine", "repaired"]
 _IDLE_SECONDS = 600
+_SILENT_SECONDS = 3_600  # a micro-batch that takes longer is more likely a query that has failed
 _LOOK = 100  # pending deliveries examined to see whether any is due
 
 
@@ -23,7 +25,7 @@ def examine(store: Store) -> list[Finding]:
     """Run every check; nothing is changed."""
     with store.transaction(write=False) as tx:
         now = tx.now()
-        findings = [*store.health(tx, now), *_expired(tx, now), *_blocked(tx)]
+        findings = [*store.health(tx, now), *_expired(tx, now), *_silent_readers(tx, now), *_blocked(tx)]
         claims = tx.rows("doctor.last_claim")
     away = any(one.check == "home" and one.level is Level.PROBLEM for one in findings)
     return findings if away else [*findings, *_idle(store, claims, now)]
@@ -47,6 +49,25 @@ def _expired(tx: Transaction, now: datetime) -> Iterator[Finding]:
         yield Finding(Level.PROBLEM, "leases", what, "Start a worker of the group, or run `penstock reap`.")
     if not rows:
         yield Finding(Level.OK, "leases", "None has expired.")
+
+
+def _silent_readers(tx: Transaction, now: datetime) -> Iterator[Finding]:
+    """Name streaming readers that hold a claim without settling it: one that has failed holds it for days."""
+    rows = tx.rows("doctor.readers", now=now, lost_seconds=RUN_LOST_SECONDS, silent_seconds=_IDLE_SECONDS)
+    for row in rows:
+        reader, held = row.claimed_by.removeprefix(CLAIMED_BY), now - row.claimed_at
+        what = (
+            f"Reader {reader} of {row.group_name} on {row.stream} has held {row.events:,} events for "
+            f"{duration(held.total_seconds())}{', and its run is over' if row.gone else ''}."
+        )
+        surely = row.gone or held > _seconds(_SILENT_SECONDS)
+        todo = (
+            "Start its query again with its checkpoint; if it will not come back: "
+            f"`penstock release {row.stream} {row.group_name} --reader {reader}`."
+        )
+        yield Finding(Level.PROBLEM if surely else Level.NOTE, "readers", what, todo)
+    if not rows:
+        yield Finding(Level.OK, "readers", "No streaming reader is silent.")
 
 
 def _blocked(tx: Transaction) -> Iterator[Finding]:

@@ -45,7 +45,7 @@ from penstock.log.deliveries import DeliveryRecord
 from penstock.log.lease import Lease
 from penstock.log.readers import Reader
 from penstock.log.repair import Repaired, repair
-from penstock.log.runs import NewRun, RunInfo
+from penstock.log.runs import NewRun, RunCounts, RunInfo
 from penstock.log.selection import Moved, select
 from penstock.log.stats import Stats
 from penstock.stores.base import Store, Transaction
@@ -248,7 +248,7 @@ class Log:
 
     def extend(self, lease_id: int, token: int, seconds: float | None = None) -> datetime:
         """Extend a lease; see `Lease.extend`."""
-        return release.extend(self.store, lease_id, token, seconds)
+        return release.extend(self.store, lease_id, token, seconds).expires_at
 
     def release(self, lease_id: int, token: int) -> Settled:
         """Give a lease back; see `Lease.release`."""
@@ -405,10 +405,15 @@ class Log:
         """Return the last assigned offset, visible or not; idle workers watch it."""
         return drain.end(self.store)
 
+    def idle(self, stream: str, group: str) -> Idle | None:
+        """Return why a claim would find nothing now, and when to look again; None if it may find something."""
+        return drain.idle(self.store, stream, group)
+
     def drained(self, stream: str, group: str) -> bool:
         """Return whether nothing is left to do up to the horizon: nothing due, in work or waiting for a retry.
 
-        Events dated in the future and keys that halted at a dead letter do not count.
+        No file of a sink may wait for its name, either. Events dated in the future and keys that halted at a dead
+        letter do not count.
         """
         return drain.drained(self.store, stream, group)
 
@@ -460,6 +465,18 @@ class Log:
     def beat_run(self, run: int) -> str:
         """Record a heartbeat; returns what the run should do: run, quiet or stop."""
         return runs.beat(self.store, run)
+
+    def wanted_of_run(self, run: int) -> str | None:
+        """Return what a run should do: run, quiet or stop; None if it has no row. Its tasks ask."""
+        return runs.wanted_of(self.store, run)
+
+    def order_run(self, run: int, wanted: str) -> None:
+        """Tell the tasks of one's own run to run, be quiet or stop."""
+        runs.order(self.store, run, wanted)
+
+    def count_run(self, run: int) -> RunCounts:
+        """Count what the leases of a run do from now on."""
+        return RunCounts(self.store, run)
 
     def end_run(self, run: int, outcome: str) -> None:
         """Record the end of a run."""

@@ -18,13 +18,19 @@ def url_of(url: str | None) -> str:
 
 
 def open_log(
-    url: str | None = None, *, clock: Clock | None = None, hook: StatementHook | None = None, migrate: bool = True
+    url: str | None = None,
+    *,
+    clock: Clock | None = None,
+    hook: StatementHook | None = None,
+    migrate: bool = True,
+    connections: int | None = None,
 ) -> Log:
     """Open a log; create or upgrade its schema if needed and permitted.
 
-    `url` defaults to $PENSTOCK_URL, else sqlite:///penstock.db. `clock` and `hook` are for tests.
+    `url` defaults to $PENSTOCK_URL, else sqlite:///penstock.db. `connections` is the most that it keeps to a server.
+    `clock` and `hook` are for tests.
     """
-    store = make_store(url_of(url), clock=clock, hook=hook)
+    store = make_store(url_of(url), clock=clock, hook=hook, connections=connections)
     if migrate:
         try:
             store.migrate()
@@ -71,7 +77,9 @@ def schema_script(url: str | None = None) -> tuple[str, str]:
     return schema, script(schema)
 
 
-def make_store(url: str, *, clock: Clock | None = None, hook: StatementHook | None = None) -> Store:
+def make_store(
+    url: str, *, clock: Clock | None = None, hook: StatementHook | None = None, connections: int | None = None
+) -> Store:
     """Make the store of a URL, not yet connected."""
     if not isinstance(url, str):
         raise InvalidUrl("The URL must be text.")
@@ -83,5 +91,5 @@ def make_store(url: str, *, clock: Clock | None = None, hook: StatementHook | No
     if scheme in ("postgresql", "postgres"):
         from penstock.stores.postgres.store import PostgresStore
 
-        return PostgresStore(url, clock=clock, hook=hook)
+        return PostgresStore(url, clock=clock, hook=hook, connections=connections)
     raise InvalidUrl(f"There is no store for the scheme {scheme[:40]!r}.")  # not the URL: it may hold a password

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 
-from penstock.core.limits import TALLY_EVERY
+from penstock.core.limits import PARTITION_BYTES, PARTITION_EVENTS, TALLY_EVERY
 from penstock.stores.base import Transaction
 
+Block = tuple[int, int, int]  # (low, high], and how many events are in it
 _WORTHWHILE = 1_000  # events that are worth a task of their own
+_SAMPLES, _SAMPLE_EVENTS = 8, 50  # blocks whose first events tell the size of payloads
 
 
 def bounds(
@@ -36,21 +38,47 @@ def cut(tx: Transaction, stream: str, low: int, high: int, pieces: int, *, exact
     """
     blocks = _blocks(tx, stream, low, high)
     total = sum(events for _, _, events in blocks)
+    most = total if exactly else -(-total // _WORTHWHILE)
+    return _ranges(tx, stream, low, high, blocks, min(pieces, most))
+
+
+def cut_by_size(tx: Transaction, stream: str, low: int, high: int, *, payloads: bool) -> list[tuple[int, int]]:
+    """Split (low, high] into ranges of about `PARTITION_EVENTS` events, fewer if large payloads are read with them."""
+    blocks = _blocks(tx, stream, low, high)
+    total = sum(events for _, _, events in blocks)
+    size = PARTITION_EVENTS
+    if payloads and total:
+        size = max(1, min(size, PARTITION_BYTES // max(1, _payload_bytes(tx, stream, blocks))))
+    return _ranges(tx, stream, low, high, blocks, -(-total // size))
+
+
+def _payload_bytes(tx: Transaction, stream: str, blocks: Sequence[Block]) -> int:
+    """Return about how many bytes a payload has, from samples all over the blocks."""
+    step = max(1, len(blocks) // _SAMPLES)
+    found = [
+        tx.one("source.sample", stream=stream, low=low, high=high, most=_SAMPLE_EVENTS)
+        for low, high, _ in blocks[::step]
+    ]
+    sizes = [int(row.bytes) for row in found if row is not None and row.bytes is not None]
+    return sum(sizes) // len(sizes) if sizes else 0
+
+
+def _ranges(
+    tx: Transaction, stream: str, low: int, high: int, blocks: Sequence[Block], pieces: int
+) -> list[tuple[int, int]]:
+    total = sum(events for _, _, events in blocks)
     if total == 0:
         return []
-    most = total if exactly else -(-total // _WORTHWHILE)
-    ends: list[int] = []
-    for target in _targets(total, min(pieces, most)):
-        ends.append(_nth(tx, stream, blocks, target))
-    edges = [low, *sorted({end for end in ends if low < end < high}), high]
-    return list(pairwise(edges))
+    ends: set[int] = set()
+    place = passed = 0
+    for target in (total * number // pieces for number in range(1, pieces)):
+        while target > passed + blocks[place][2]:
+            passed, place = passed + blocks[place][2], place + 1
+        ends.add(_nth(tx, stream, blocks[place], target - passed))
+    return list(pairwise([low, *sorted(end for end in ends if low < end < high), high]))
 
 
-def _targets(total: int, pieces: int) -> list[int]:
-    return [total * number // pieces for number in range(1, pieces)]
-
-
-def _blocks(tx: Transaction, stream: str, low: int, high: int) -> list[tuple[int, int, int]]:
+def _blocks(tx: Transaction, stream: str, low: int, high: int) -> list[Block]:
     """Return (low, high, events) of every block with events: from the steps of the tally, and counted around them."""
     steps = [(int(row.upto), int(row.events)) for row in tx.rows("source.counted", stream=stream, low=low, high=high)]
     if low == 0:
@@ -61,7 +89,7 @@ def _blocks(tx: Transaction, stream: str, low: int, high: int) -> list[tuple[int
     return [block for block in blocks if block[2]]
 
 
-def _counted(tx: Transaction, stream: str, low: int, high: int) -> list[tuple[int, int, int]]:
+def _counted(tx: Transaction, stream: str, low: int, high: int) -> list[Block]:
     if low >= high:
         return []
     size = TALLY_EVERY
@@ -69,11 +97,8 @@ def _counted(tx: Transaction, stream: str, low: int, high: int) -> list[tuple[in
     return [(max(low, row.block * size), min(high, (row.block + 1) * size), row.events) for row in found]
 
 
-def _nth(tx: Transaction, stream: str, blocks: Sequence[tuple[int, int, int]], number: int) -> int:
-    """Return the offset of the n-th event."""
-    for low, high, events in blocks:
-        if number <= events:
-            found = tx.one("source.nth", stream=stream, low=low, high=high, skip=number - 1)
-            return high if found is None else int(found.offset)
-        number -= events
-    raise AssertionError("more events asked for than were counted")
+def _nth(tx: Transaction, stream: str, block: Block, number: int) -> int:
+    """Return the offset of the n-th event of a block."""
+    low, high, _ = block
+    found = tx.one("source.nth", stream=stream, low=low, high=high, skip=max(0, number - 1))
+    return high if found is None else int(found.offset)

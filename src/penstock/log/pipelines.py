@@ -7,7 +7,7 @@ successful attempts; rows of a lease that ended otherwise are left over, and dro
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import NamedTuple
 
@@ -34,10 +34,11 @@ class StagedRow(NamedTuple):
 
 
 class Rename(NamedTuple):
-    """A file that must be renamed."""
+    """A file that must be renamed; its names are paths in its folder."""
 
     source: str
     target: str
+    folder: str
 
 
 class _Undone(Exception):
@@ -90,9 +91,9 @@ class PipelineStore:
         """Drop what was staged for leases that have ended."""
         return transact(self._store, drop_leftovers)
 
-    def due_renames(self, folder: str) -> dict[int, Rename]:
-        """Return the pending renames of a folder."""
-        return look(self._store, lambda tx: due_renames(tx, folder))
+    def due_renames(self, folder: str, stream: str, group: str) -> dict[int, Rename]:
+        """Return the pending renames of a folder, and those of a group in any folder."""
+        return look(self._store, lambda tx: due_renames(tx, folder, stream, group))
 
     def forget_renames(self, done: dict[int, Rename]) -> None:
         """Delete renames that are done."""
@@ -137,14 +138,19 @@ def stage_rows(tx: Transaction, attempt: uuid.UUID, rows: Sequence[StagedRow]) -
     tx.stage_rows(rows, attempt)
 
 
-def move_rows(tx: Transaction, statement: str, named: Sequence[Staged]) -> None:
-    """Move the rows of these attempts into the user's table, with a statement that takes their ids as parameter."""
+def move_rows(tx: Transaction, statement: str, named: Sequence[Staged], failed: Set[int] = frozenset()) -> None:
+    """Move the rows of these attempts, but for those of failed events, into the user's table.
+
+    The statement takes the ids of the attempts as its parameter.
+    """
     attempts = [one.attempt for one in named]
     tx.rows("stage.hold", attempts=attempts)
     found = tx.one("pipeline.count", attempts=attempts)
     wanted = sum(one.events for one in named)
     if found is None or found.events != wanted:
         raise StagedLost(f"Tasks staged {wanted:,} rows, but {0 if found is None else found.events:,} are left.")
+    if failed:
+        tx.run("pipeline.drop_failed", attempts=attempts, offsets=sorted(failed))
     run_statement(tx, statement, attempts)
     drop(tx, attempts)
 
@@ -174,14 +180,15 @@ def columns(tx: Transaction, table: str) -> list[str]:
     return [row.name for row in tx.rows("pipeline.columns", table=table)]
 
 
-def note_renames(tx: Transaction, lease: int, folder: str, renames: Sequence[Rename]) -> None:
+def note_renames(tx: Transaction, lease: int, renames: Sequence[Rename]) -> None:
     """Record which files to rename once this transaction has committed."""
-    tx.run("rename.note", lease=lease, folder=folder, rows=[one._asdict() for one in renames], now=tx.now())
+    tx.run("rename.note", lease=lease, rows=[one._asdict() for one in renames], now=tx.now())
 
 
-def due_renames(tx: Transaction, folder: str) -> dict[int, Rename]:
-    """Return the pending renames of a folder."""
-    return {row.id: Rename(row.source, row.target) for row in tx.rows("rename.due", folder=folder)}
+def due_renames(tx: Transaction, folder: str, stream: str, group: str) -> dict[int, Rename]:
+    """Return the pending renames of a folder, and those of a group in any folder."""
+    found = tx.rows("rename.due", folder=folder, stream=stream, group_name=group)
+    return {row.id: Rename(row.source, row.target, row.folder) for row in found}
 
 
 def forget_renames(tx: Transaction, done: Mapping[int, Rename]) -> None:

@@ -5,17 +5,18 @@ A reader is a streaming query. Its checkpoint refers to claims by number, so a n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from penstock.core.delivery import Reason
 from penstock.core.group import Group
-from penstock.core.lease import Idle, LeaseId, LeaseOutcome, LeaseRow, Passed, Settlement, Token
+from penstock.core.lease import Idle, LeaseId, LeaseOutcome, LeaseRow, Passed, Token
 from penstock.core.limits import BATCH, LEASE_SECONDS_MOST, READER_FIRST_SECONDS, READER_LEASES
-from penstock.errors import ClaimLost, LeaseLost, OrderedGroup, UnknownReader
-from penstock.log import claim, groups, release, settle
+from penstock.errors import ClaimLost, LeaseLost, NotInLease, OrderedGroup, UnknownReader
+from penstock.log import claim, groups, pipelines, reader_outcomes, release, settle
 from penstock.log.lease_end import give_back_all
 from penstock.log.outcomes import count_wanted, give_back
+from penstock.log.reader_outcomes import Said
 from penstock.log.transact import look, transact
 from penstock.stores.base import Store, Transaction
 from penstock.stores.rows import HeldRow, LeaseRecord, UnsettledRow, bounds
@@ -26,10 +27,11 @@ CLAIMED_BY = "reader:"
 class ReaderClaims:
     """The claims of one group's streaming readers."""
 
-    def __init__(self, store: Store, stream: str, group: str) -> None:
+    def __init__(self, store: Store, stream: str, group: str, run: int | None = None) -> None:
         self._store = store
         self._stream = stream
         self._group = group
+        self._run = run  # that its leases belong to
 
     def next(self, reader: str, *, after: int, limit: int, upto: int | None) -> int | Idle:
         """Return the number of the next claim, or `Idle`, which says when to try again.
@@ -42,7 +44,15 @@ class ReaderClaims:
             found = transact(
                 self._store,
                 lambda tx: next_claim(
-                    tx, self._stream, self._group, reader, after=after, limit=limit, lease_seconds=seconds, upto=upto
+                    tx,
+                    self._stream,
+                    self._group,
+                    reader,
+                    after=after,
+                    limit=limit,
+                    lease_seconds=seconds,
+                    upto=upto,
+                    run=self._run,
                 ),
             )
             if not isinstance(found, Passed):
@@ -59,6 +69,11 @@ class ReaderClaims:
     def check_held(self, tokens: Mapping[int, int]) -> None:
         """Raise `ClaimLost` unless every lease is still the reader's."""
         look(self._store, lambda tx: check_held(tx, tokens))
+
+    def fail(self, reader: str, number: int, errors: Mapping[int, object]) -> None:
+        """Say which events of a claim failed, by offset; they are settled as such when the claim is settled."""
+        said = reader_outcomes.said(errors)
+        transact(self._store, lambda tx: fail(tx, [(reader, number)], said))
 
     def horizon(self) -> int:
         """Return where the log ends now, for a query that reads what is available and stops."""
@@ -78,6 +93,7 @@ def next_claim(
     limit: int,
     lease_seconds: float,
     upto: int | None = None,
+    run: int | None = None,
 ) -> int | Idle | Passed:
     """Return the number of the reader's next claim: an existing one above `after`, or a new one.
 
@@ -97,9 +113,8 @@ def next_claim(
     members = leases = 0
     found: LeaseRow | Idle | Passed = Passed()
     while members < limit and leases < READER_LEASES:
-        found = claim.claim_in(
-            tx, stream, group_name, min(limit - members, BATCH), f"{CLAIMED_BY}{reader}", lease_seconds, upto=upto
-        )
+        most = min(limit - members, BATCH)
+        found = claim.claim_in(tx, stream, group_name, most, f"{CLAIMED_BY}{reader}", lease_seconds, upto=upto, run=run)
         if not isinstance(found, LeaseRow):
             break
         tx.run("reader.record", reader=reader, claim=number, lease=found.id, group_id=group.group_id)
@@ -145,12 +160,36 @@ def settle_upto(tx: Transaction, stream: str, group_name: str, reader: str, numb
     lost = []
     leases: list[UnsettledRow] = tx.rows("reader.unsettled", reader=reader, upto=number)
     for lease in leases:
+        if lease.failures:  # rows are born only under a lease that the transaction itself, not a savepoint, has locked
+            tx.one("lease.lock", id=lease.id)
         try:
             with tx.savepoint():
-                settle.settle_in(tx, lease.id, lease.token, Settlement(upto=lease.high))
+                settle.settle_in(tx, lease.id, lease.token, reader_outcomes.settlement(lease))
         except LeaseLost:
             lost.append(lease.claim)
     return lost
+
+
+def fail(tx: Transaction, claims: Iterable[tuple[str, int]], said: Mapping[int, Said]) -> None:
+    """Store which events of these claims failed, instead of what was stored before; `NotInLease` for any other event.
+
+    The claims are those of one batch: with several sources a query has one of each.
+    """
+    left = dict(said)
+    for reader, number in claims:
+        leases: list[LeaseRecord] = tx.rows("reader.leases", reader=reader, claim=number)
+        for lease in leases:
+            mine = _members(tx, lease, left) if left else {}
+            tx.run("reader.fail", reader=reader, claim=number, lease=lease.id, failures=reader_outcomes.encode(mine))
+            left = {offset: one for offset, one in left.items() if offset not in mine}
+    if left:
+        raise NotInLease(f"The event with the offset {min(left)} is not in this batch.")
+
+
+def _members(tx: Transaction, lease: LeaseRecord, said: Mapping[int, Said]) -> dict[int, Said]:
+    row = lease_row(lease, groups.get(tx, lease.stream, lease.group_name))
+    members = set(pipelines.offsets(tx, row))
+    return {offset: one for offset, one in said.items() if offset in members}
 
 
 def hold(tx: Transaction, reader: str, number: int, lease_seconds: float, *, skip_lost: bool) -> list[LeaseRow]:
@@ -170,7 +209,7 @@ def hold(tx: Transaction, reader: str, number: int, lease_seconds: float, *, ski
             if not skip_lost:
                 raise
         else:
-            held.append(_row(lease, group))
+            held.append(lease_row(lease, group))
     return held
 
 
@@ -195,7 +234,8 @@ def _count(tx: Transaction, group: Group, lease: LeaseRecord) -> int:
     return 0 if row is None else int(row.members)
 
 
-def _row(lease: LeaseRecord, group: Group) -> LeaseRow:
+def lease_row(lease: LeaseRecord, group: Group) -> LeaseRow:
+    """Return a stored lease as a claim returns it."""
     whole = lease.offsets is None and not lease.holes and group.span(lease.binding).everything
     return LeaseRow(
         LeaseId(lease.id),

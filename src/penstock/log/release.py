@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from penstock.core.delivery import Reason
 from penstock.core.group import Group
@@ -44,17 +45,24 @@ def locked(tx: Transaction, lease_id: int, token: int) -> tuple[LeaseRecord, Gro
     return lease, groups.of(group)
 
 
-def extend(store: Store, lease_id: int, token: int, seconds: float | None) -> datetime:
-    """Extend the lease to `seconds` from now (default: the group's `lease_seconds`); returns the new end."""
+class Extended(NamedTuple):
+    """The answer to an extension."""
+
+    expires_at: datetime
+    wanted: str | None  # what the lease's run should do: run, quiet or stop; None without a run
+
+
+def extend(store: Store, lease_id: int, token: int, seconds: float | None) -> Extended:
+    """Extend the lease to `seconds` from now (default: the group's `lease_seconds`)."""
     return transact(store, lambda tx: extend_in(tx, lease_id, token, seconds))
 
 
-def extend_in(tx: Transaction, lease_id: int, token: int, seconds: float | None) -> datetime:
+def extend_in(tx: Transaction, lease_id: int, token: int, seconds: float | None) -> Extended:
     """Extend the lease in the caller's transaction."""
     _, group, now = holder(tx, lease_id, token)
     expires_at = now + timedelta(seconds=seconds or group.lease_seconds)
-    tx.run("lease.extend", id=lease_id, expires_at=expires_at)
-    return expires_at
+    row = tx.one("lease.extend", id=lease_id, expires_at=expires_at)
+    return Extended(expires_at, None if row is None else row.wanted)
 
 
 def release(store: Store, lease_id: int, token: int) -> Settled:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +16,8 @@ from penstock.errors import InvalidInput, UnknownRun
 from penstock.log import audit, checks
 from penstock.log.transact import look, transact
 from penstock.stores.base import Row, Store, Transaction
+
+_OVERLAP_SECONDS = 10.0  # longer than a claim needs from the id of its lease to its commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +80,65 @@ def beat(store: Store, run: int) -> str:
     return "run" if row is None else str(row.wanted)
 
 
+def wanted_of(store: Store, run: int) -> str | None:
+    """Return what a run should do: run, quiet or stop; None if it has no row."""
+    row = look(store, lambda tx: tx.one("run.wanted", run=run))
+    return None if row is None else str(row.wanted)
+
+
+def order(store: Store, run: int, wanted: str) -> None:
+    """Tell the tasks of a run what to do; for its own driver, so without an audit row."""
+    transact(store, lambda tx: tx.run("run.want", run=run, wanted=wanted))
+
+
 def end(store: Store, run: int, outcome: str) -> None:
     """Record the end of a run; the first outcome counts."""
     transact(store, lambda tx: tx.run("run.end", run=run, outcome=outcome, now=tx.now()))
+
+
+class RunCounts:
+    """How many events had each outcome in a run, by group: sums over its leases, each read until it has ended.
+
+    Ids are given before the commit, so a lease may appear below one that was already read; hence every reading
+    goes back to the newest lease of `_OVERLAP_SECONDS` ago.
+    """
+
+    def __init__(self, store: Store, run: int) -> None:
+        self._store = store
+        self._run = run
+        newest = look(store, lambda tx: tx.one("run.newest_lease"))
+        assert newest is not None
+        self._after = int(newest.id)  # a run has no leases before it begins to count
+        self._newest = [(time.monotonic(), self._after)]  # the newest lease at each of the last readings
+        self._open: set[int] = set()
+        self._ended: set[int] = set()  # counted, above `_after`
+        self.groups: dict[str, Counter[str]] = {}
+
+    def read(self) -> None:
+        """Read the leases that are new or were open at the last time."""
+        known = self._open | self._ended
+        found = look(
+            self._store, lambda tx: tx.rows("run.leases", run=self._run, after=self._after, open=sorted(self._open))
+        )
+        for row in found:
+            counts = self.groups.setdefault(f"{row.stream}/{row.group_name}", Counter())
+            if row.id not in known and row.members:
+                counts["leases"] += 1
+            if row.ended and row.id not in self._ended:
+                for name in ("published", "failed", "dead", "released"):
+                    counts[name] += getattr(row, name) or 0
+            (self._ended if row.ended else self._open).add(row.id)
+        self._open -= self._ended
+        self._go_on(max((row.id for row in found), default=0))
+
+    def _go_on(self, newest: int) -> None:
+        now = time.monotonic()
+        self._newest.append((now, max(newest, self._newest[-1][1])))
+        while len(self._newest) > 1 and self._newest[1][0] < now - _OVERLAP_SECONDS:
+            self._newest.pop(0)
+        if self._newest[0][0] < now - _OVERLAP_SECONDS:
+            self._after = self._newest[0][1]
+            self._ended = {one for one in self._ended if one > self._after}
 
 
 def listed(store: Store, *, all: bool) -> list[RunInfo]:

@@ -103,9 +103,9 @@ def settle_in(
     effects.apply(said, without=unsuccessful, careful=careful)
     work.failed.update(effects.culprits)
     work.released.update(effects.dependents)
-    answer = work.write()
-    if move is not None:
+    if move is not None:  # before a range goes back: constraints are checked here, and the lease is still open
         move(tx)
+    answer = work.write()
     if effects.emitted:
         tx.append(effects.emitted, unique=False)
     if said.unavailable is not None or group.circuit is not None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.core.event import NewEvent
 from penstock.core.limits import STAGED_SECONDS
@@ -38,21 +39,21 @@ class Staging:
         self._writer = writer
         self._batch = batch
 
-    def stage(self, chunks: Iterable[Sequence[NewEvent]]) -> Staged:
-        """Stage the events of one task attempt, one transaction per chunk, so that none stays open while it waits."""
+    def stage(self, chunks: Iterable[tuple[Sequence[NewEvent], Sequence[int] | None]]) -> Staged:
+        """Stage the events of one task attempt, one transaction per chunk, so that none stays open while it waits.
+
+        A chunk is events, and the offsets of those that they were made of, if known.
+        """
         attempt = uuid7()
         events = 0
-        for chunk in chunks:
+        for chunk, sources in chunks:
             if not chunk:
                 continue
             if not events:
                 transact(self._store, lambda tx: begin(tx, attempt, self._writer, self._batch))
-            self._stage(attempt, chunk)
+            transact(self._store, partial(stage, attempt=attempt, events=chunk, sources=sources))
             events += len(chunk)
         return Staged(attempt, events)
-
-    def _stage(self, attempt: uuid.UUID, chunk: Sequence[NewEvent]) -> None:
-        transact(self._store, lambda tx: stage(tx, attempt, chunk))
 
     def commit(self, named: Sequence[Staged], *, key: str | None = None) -> bool:
         """Append what these attempts have staged, all of it or nothing; False if it was appended before.
@@ -84,39 +85,50 @@ def begin(tx: Transaction, attempt: uuid.UUID, writer: str, batch: int) -> None:
     tx.run("stage.begin", attempt=attempt, writer=writer, batch=batch, now=tx.now())
 
 
-def stage(tx: Transaction, attempt: uuid.UUID, events: Sequence[NewEvent]) -> None:
+def stage(
+    tx: Transaction, attempt: uuid.UUID, events: Sequence[NewEvent], sources: Sequence[int] | None = None
+) -> None:
     """Stage events under an attempt that was not given up."""
     if not tx.rows("stage.hold", attempts=[attempt]):
         raise StagedLost("This attempt was given up: its write has ended, or it took longer than a day.")
-    tx.stage(events, attempt)
+    tx.stage(events, attempt, sources)
 
 
 def commit(tx: Transaction, stream: str, writer: str, batch: int, named: Sequence[Staged]) -> bool:
     """Append what these attempts have staged; False if this batch of the writer was appended before."""
-    total = sum(one.events for one in named)
-    if not tx.run("stage.claim_batch", stream=stream, writer=writer, batch=batch, events=total, now=tx.now()):
-        newest = tx.one("stage.newest_batch", stream=stream, writer=writer)
-        if newest is not None and newest.batch > batch:
-            raise StaleBatch(f"{writer} sent batch {batch} for {stream!r} after it had appended batch {newest.batch}.")
+    if not take_batch(tx, stream, writer, batch, sum(one.events for one in named)):
         return False
     append(tx, named)
     return True
 
 
-def append(tx: Transaction, named: Sequence[Staged]) -> None:
-    """Append exactly what these attempts have staged, in the caller's transaction."""
-    tx.rows("stage.hold", attempts=[one.attempt for one in named])
+def take_batch(tx: Transaction, target: str, writer: str, batch: int, events: int) -> bool:
+    """Record a batch of a writer; False if that was done before, `StaleBatch` if a later one was."""
+    if tx.run("stage.claim_batch", stream=target, writer=writer, batch=batch, events=events, now=tx.now()):
+        return True
+    newest = tx.one("stage.newest_batch", stream=target, writer=writer)
+    if newest is not None and newest.batch > batch:
+        raise StaleBatch(f"{writer} sent batch {batch} for {target!r} after it had appended batch {newest.batch}.")
+    return False
+
+
+def append(tx: Transaction, named: Sequence[Staged], failed: Set[int] = frozenset()) -> None:
+    """Append exactly what these attempts have staged, but for what was made of failed events, in the caller's
+    transaction."""
+    attempts = [one.attempt for one in named]
+    tx.rows("stage.hold", attempts=attempts)
     for one in named:
-        _append(tx, one)
-    drop(tx, [one.attempt for one in named])
+        _append(tx, one, failed)
+    drop(tx, attempts)
 
 
-def _append(tx: Transaction, staged: Staged) -> None:
+def _append(tx: Transaction, staged: Staged, failed: Set[int]) -> None:
     found = tx.one("stage.count", attempt=staged.attempt)
     if found is None or found.events != staged.events:
         there = 0 if found is None else found.events
         raise StagedLost(f"A task staged {staged.events:,} events, but {there:,} are left.")
-    if tx.run("stage.append", attempt=staged.attempt, now=tx.now()) == staged.events:
+    dropped = tx.run("stage.drop_failed", attempts=[staged.attempt], offsets=sorted(failed)) if failed else 0
+    if tx.run("stage.append", attempt=staged.attempt, now=tx.now()) == staged.events - dropped:
         return
     taken = tx.one("stage.taken", attempt=staged.attempt)
     if taken is not None:

@@ -18,6 +18,7 @@ from penstock.core.finding import Finding, Level
 from penstock.core.lease import LeaseRow
 from penstock.core.look import Sight
 from penstock.core.observe import Observed
+from penstock.core.target import Target
 
 Row = Any  # a row whose columns are attributes: see `rows`, or the block's SQL
 Call = tuple[str, dict[str, Any]]  # a block and its parameters
@@ -73,8 +74,8 @@ class Transaction(Protocol):
     def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
         """Store events; `unique` promises that the ids are new. Returns how many were duplicates."""
 
-    def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID) -> None:
-        """Put events aside for a task attempt; see `stores.staging`."""
+    def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID, sources: Sequence[int] | None = None) -> None:
+        """Put events aside for a task attempt, with the offsets of the events that they were made of, if known."""
 
     def stage_rows(self, rows: Sequence[tuple[int | None, bytes]], attempt: uuid.UUID) -> None:
         """Put rows of a table aside for a task attempt; see `stores.pipelines`."""
@@ -167,9 +168,8 @@ class Store(Protocol):
     def table_name(self, table: str) -> str:
         """A table of the user's as the block `pipeline.columns` takes its name."""
 
-    def insert_staged(self, table: str, columns: Sequence[str], keys: Sequence[str], binary: Set[str]) -> str:
-        """The statement that moves staged rows into a table of the user's, or upserts them by `keys`; its parameter is
-        a JSON array of attempts. The names of columns hold no quotes; `binary` are those that hold bytes."""
+    def insert_staged(self, target: Target) -> str:
+        """The statement that moves staged rows into a user's table; its parameter is a JSON array of attempts."""
 
     def staged_rows(self, columns: Sequence[str], values: Sequence[Sequence[Any]]) -> list[bytes]:
         """Rows, given column by column, as `insert_staged` finds them; `InvalidPayload` for what no table takes."""

@@ -104,6 +104,7 @@ class OpenedRow(Protocol):
 
     id: int
     token: int
+    wanted: str | None
 
 
 class RangeBeforeRow(Protocol):
@@ -219,6 +220,7 @@ class UnsettledRow(Protocol):
     token: int
     high: int | None
     outcome: str | None
+    failures: str | None  # JSON; see `log.reader_outcomes`
 
 
 class OpenRow(Protocol):

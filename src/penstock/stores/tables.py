@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
+from penstock.core.target import Target
 from penstock.errors import InvalidPayload
+
+THERE: Final = "penstock_there"  # in a statement: the row that is there already
 
 
 def quoted(table: str) -> str:
@@ -21,10 +24,34 @@ def listed(columns: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in columns)
 
 
-def on_conflict(columns: Sequence[str], keys: Sequence[str]) -> str:
-    """What an upsert by these keys does with a row that is there."""
-    others = ", ".join(f'"{name}" = excluded."{name}"' for name in columns if name not in keys)
-    return f"on conflict ({listed(keys)}) do " + (f"update set {others}" if others else "nothing")
+def insert_into(target: Target) -> str:
+    """The beginning of an INSERT."""
+    return f"insert into {quoted(target.table)} as {THERE} ({listed(target.columns)})"
+
+
+def on_conflict(target: Target) -> str:
+    """What happens to a row that is there; empty if rows are only appended."""
+    if not target.keys:
+        return ""
+    others = [name for name in target.columns if name not in target.keys]
+    changes = ", ".join(f'"{name}" = {_sum(name) if name in target.add else _new(name)}' for name in others)
+    newer = f" where {_is_newer(target.version)}" if target.version is not None else ""
+    return f" on conflict ({listed(target.keys)}) do " + (f"update set {changes}{newer}" if changes else "nothing")
+
+
+def _new(name: str) -> str:
+    return f'excluded."{name}"'
+
+
+def _sum(name: str) -> str:
+    """Like SQL's own sum, it passes over nulls."""
+    there, new = f'{THERE}."{name}"', _new(name)
+    return f"coalesce({there} + {new}, {there}, {new})"
+
+
+def _is_newer(version: str) -> str:
+    there, new = f'{THERE}."{version}"', _new(version)
+    return f"{there} < {new} or ({there} is null and {new} is not null)"
 
 
 def not_finite(value: Any) -> bool:

@@ -53,9 +53,10 @@ def plain(statement: str) -> str:
 
 
 class ArrowReader:
-    """A few connections of the Arrow driver, made when they are needed."""
+    """A few connections of the Arrow driver, made when they are needed; who needs one more waits."""
 
-    def __init__(self, url: str, safe_url: str) -> None:
+    def __init__(self, url: str, safe_url: str, most: int) -> None:
+        self._places = threading.BoundedSemaphore(most)
         self._url = url
         self._safe_url = safe_url
         self._lock = threading.Lock()
@@ -82,6 +83,11 @@ class ArrowReader:
 
     @contextmanager
     def _lend(self) -> Iterator[Any]:
+        with self._places, self._connected() as connection:
+            yield connection
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
         from adbc_driver_postgresql import dbapi
 
         try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ _TRAILER = b"\xff\xff"
 _NULL = b"\xff\xff\xff\xff"
 _UUID_LENGTH = b"\x00\x00\x00\x10"
 _JSONB = b"\x01"  # the version byte in front of binary jsonb
-_STAGED_COLUMNS = (12).to_bytes(2, "big")
+_STAGED_COLUMNS = (13).to_bytes(2, "big")
 _STAGED_AT_ONCE = 1_000
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _length = struct.Struct("!i").pack
@@ -60,19 +61,25 @@ def copy_chunks(events: Sequence[NewEvent] | EventColumns, created_at: datetime 
     if isinstance(events, EventColumns):
         yield from _column_chunks(events, columns, end)
     else:
-        yield b"".join(_rows(events, columns, end))
+        yield b"".join(_rows(events, columns, itertools.repeat(end)))
     yield _TRAILER
 
 
 def stage(
-    connection: psycopg.Connection[Any], store: PostgresStore, events: Sequence[NewEvent], attempt: uuid.UUID
+    connection: psycopg.Connection[Any],
+    store: PostgresStore,
+    events: Sequence[NewEvent],
+    attempt: uuid.UUID,
+    sources: Sequence[int] | None,
 ) -> None:
-    """One binary COPY into the staging table, laid out like that of an append, with the attempt at the end."""
+    """One binary COPY into the staging table, laid out like that of an append, with the attempt and the offset of the
+    event it was made of at the end."""
     end = _UUID_LENGTH + attempt.bytes
+    ends = itertools.repeat(end + _NULL) if sources is None else (end + _moment(8, one) for one in sources)
     with connection.cursor() as cursor, cursor.copy(store.blocks["stage.copy"]) as stream:
         stream.write(_HEADER)
         for start in range(0, len(events), _STAGED_AT_ONCE):
-            stream.write(b"".join(_rows(events[start : start + _STAGED_AT_ONCE], _STAGED_COLUMNS, end)))
+            stream.write(b"".join(_rows(events[start : start + _STAGED_AT_ONCE], _STAGED_COLUMNS, ends)))
         stream.write(_TRAILER)
 
 
@@ -112,8 +119,8 @@ def _column_chunks(events: EventColumns, columns: bytes, end: bytes) -> Iterator
         )
 
 
-def _rows(events: Sequence[NewEvent], columns: bytes, end: bytes) -> Iterator[bytes]:
-    for event in events:
+def _rows(events: Sequence[NewEvent], columns: bytes, ends: Iterable[bytes]) -> Iterator[bytes]:
+    for event, end in zip(events, ends, strict=False):
         yield columns + _piece(event.stream) + _UUID_LENGTH + event.event_id.bytes + _piece(event.event_type)
         yield _length(len(event.payload)) + event.payload + _piece(event.content_type)
         yield _json(event.headers) + _json(event.metadata) + _piece(event.partition_key) + _piece(event.ordering_key)

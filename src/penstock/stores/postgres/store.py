@@ -6,7 +6,7 @@ LISTEN on pooled connections.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
@@ -20,6 +20,7 @@ from penstock.core.finding import Finding
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.core.limits import BUSY_SECONDS, WAKE_EVERY_SECONDS
+from penstock.core.target import Target
 from penstock.core.urls import without_password
 from penstock.errors import CommitUnknown, InvalidUrl, MissingDependency, StoreClosed, StoreUnavailable
 from penstock.stores import blocks, tables
@@ -46,6 +47,8 @@ Pool = ConnectionPool[psycopg.Connection[Any]]
 # is of one moment: counts that are read one after the other would call finished what was claimed in between.
 _WRITING = psycopg.IsolationLevel.READ_COMMITTED
 _READING = psycopg.IsolationLevel.REPEATABLE_READ
+_POOL = 8  # connections, unless a limit is given …
+_STREAMING = 16  # … and those of the Arrow driver on top; with a limit, a quarter of it
 
 
 class PostgresStore:
@@ -58,8 +61,14 @@ class PostgresStore:
     large_reads_need: tuple[str, ...] = ("pyarrow",)
 
     def __init__(
-        self, url: str, *, clock: Clock | None = None, hook: StatementHook | None = None, pool_size: int = 8
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        hook: StatementHook | None = None,
+        connections: int | None = None,
     ) -> None:
+        streaming = _STREAMING if connections is None else max(1, connections // 4)
         self.url = url
         self.libpq_url, self.schema = split_url(url)
         self.clock = clock
@@ -68,7 +77,7 @@ class PostgresStore:
         self._pool: Pool | None = ConnectionPool(
             self.libpq_url,
             min_size=0,
-            max_size=pool_size,
+            max_size=_POOL if connections is None else max(1, connections - streaming),
             open=False,
             timeout=BUSY_SECONDS,
             kwargs={"prepare_threshold": None, "application_name": "penstock", "connect_timeout": 10},
@@ -77,7 +86,7 @@ class PostgresStore:
         self._opened = False
         self._identity: tuple[int, ...] | None = None
         self._home = Home(self.blocks)
-        self._arrow = arrow.ArrowReader(self.libpq_url, self.safe_url)
+        self._arrow = arrow.ArrowReader(self.libpq_url, self.safe_url, streaming)
         self.wakes = Seldom(WAKE_EVERY_SECONDS)
 
     # --- connections ---------------------------------------------------------------------------------------------
@@ -310,8 +319,8 @@ class PostgresStore:
     def table_name(self, table: str) -> str:
         return tables.quoted(table)
 
-    def insert_staged(self, table: str, columns: Sequence[str], keys: Sequence[str], binary: Set[str]) -> str:
-        return insert_staged(self.schema, table, columns, keys)
+    def insert_staged(self, target: Target) -> str:
+        return insert_staged(self.schema, target)
 
     def staged_rows(self, columns: Sequence[str], values: Sequence[Sequence[Any]]) -> list[bytes]:
         return staged_rows(columns, values)

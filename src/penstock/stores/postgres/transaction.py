@@ -205,13 +205,13 @@ class PostgresTransaction:
             hook("after", "append")
         return duplicates
 
-    def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID) -> None:
+    def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID, sources: Sequence[int] | None = None) -> None:
         from penstock.stores.postgres import bulk
 
         hook = self._store.hook
         if hook is not None:
             hook("before", "stage")
-        bulk.stage(self._connection, self._store, events, attempt)
+        bulk.stage(self._connection, self._store, events, attempt, sources)
         if hook is not None:
             hook("after", "stage")
 

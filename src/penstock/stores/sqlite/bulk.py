@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +44,11 @@ def append(
 
 
 def stage(
-    connection: sqlite3.Connection, blocks: Mapping[str, str], events: Sequence[NewEvent], attempt: uuid.UUID
+    connection: sqlite3.Connection,
+    blocks: Mapping[str, str],
+    events: Sequence[NewEvent],
+    attempt: uuid.UUID,
+    sources: Sequence[int] | None,
 ) -> None:
     """Put events aside for a task attempt."""
     name = id_text(attempt)
@@ -52,12 +57,13 @@ def stage(
         (
             (
                 name,
+                source,
                 event.stream,
                 id_text(event.event_id),
                 *event[2:10],
                 None if event.available_at is None else micros(event.available_at),
             )
-            for event in events
+            for event, source in zip(events, sources or itertools.repeat(None), strict=False)
         ),
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, LiteralString
@@ -17,6 +17,7 @@ from penstock.core.event import NewEvent
 from penstock.core.finding import Finding
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
+from penstock.core.target import Target
 from penstock.errors import CommitUnknown, InvalidUrl
 from penstock.stores import blocks
 from penstock.stores.base import Clock, Conflict, StatementHook, Transaction
@@ -179,8 +180,8 @@ class SqliteStore:
     def table_name(self, table: str) -> str:
         return table
 
-    def insert_staged(self, table: str, columns: Sequence[str], keys: Sequence[str], binary: Set[str]) -> str:
-        return insert_staged(table, columns, keys, binary)
+    def insert_staged(self, target: Target) -> str:
+        return insert_staged(target)
 
     def staged_rows(self, columns: Sequence[str], values: Sequence[Sequence[Any]]) -> list[bytes]:
         return staged_rows(columns, values)

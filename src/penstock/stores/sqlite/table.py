@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from math import isinf
 from typing import Any
 
+from penstock.core.target import Target
 from penstock.errors import InvalidPayload
 from penstock.stores import tables
 
 
-def insert_staged(table: str, columns: Sequence[str], keys: Sequence[str], binary: Set[str]) -> str:
-    """Rows come in the order of their events, so that an upsert leaves what the last one says."""
+def insert_staged(target: Target) -> str:
+    """Rows come in the order of their events and change the table one by one, each finding what the last one left."""
     read = ", ".join(
         f"penstock_unhex(json_extract(s.fields, '$.\"{name}\"'))"
-        if name in binary
+        if name in target.binary
         else f"json_extract(s.fields, '$.\"{name}\"')"
-        for name in columns
+        for name in target.columns
     )
-    text = (
-        f"insert into {tables.quoted(table)} ({tables.listed(columns)}) select {read} from penstock_staged_rows s "
-        "where s.attempt in (select value from json_each(?)) order by s.event_offset, s.position"
+    return (
+        f"{tables.insert_into(target)} select {read} from penstock_staged_rows s "
+        f"where s.attempt in (select value from json_each(?)) order by s.event_offset, s.position"
+        f"{tables.on_conflict(target)}"
     )
-    return f"{text} {tables.on_conflict(columns, keys)}" if keys else text
 
 
 def staged_rows(columns: Sequence[str], values: Sequence[Sequence[Any]]) -> list[bytes]:

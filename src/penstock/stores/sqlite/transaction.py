@@ -127,11 +127,11 @@ class SqliteTransaction:
             hook("after", "append")
         return duplicates
 
-    def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID) -> None:
+    def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID, sources: Sequence[int] | None = None) -> None:
         hook = self._store.hook
         if hook is not None:
             hook("before", "stage")
-        bulk.stage(self._connection, self._store.blocks, events, attempt)
+        bulk.stage(self._connection, self._store.blocks, events, attempt, sources)
         if hook is not None:
             hook("after", "stage")
 

@@ -4,8 +4,9 @@ select * from penstock.claim_look(%(stream)s, %(group_name)s, %(now)s::timestamp
 
 -- name: claim.first
 -- A whole claim in one statement, where it is simple.
-select * from penstock.claim_first(%(stream)s, %(group_name)s, %(now)s::timestamptz, %(claimed_by)s, %(seconds)s, %(most)s,
-                                   %(secret)s, %(run)s);
+select (select wanted from penstock.runs where id = %(run)s) as wanted, c.*
+  from penstock.claim_first(%(stream)s, %(group_name)s, %(now)s::timestamptz, %(claimed_by)s, %(seconds)s, %(most)s,
+                            %(secret)s, %(run)s) c;
 
 -- name: claim.returned
 -- The lowest returned range of a lane; an unordered lane may pass over what is not due.
@@ -260,7 +261,7 @@ select id, %(group_id)s, %(lane)s, %(lanes)s, %(binding)s, (id << 20) | %(secret
        %(expires_at)s, %(attempts)s, %(replay)s, %(members)s, %(low)s, %(high)s, %(holes)s::bigint[],
        %(offsets)s::bigint[], %(fresh)s, %(total)s, %(open_before)s::bigint[], %(run)s
   from next
-returning id, token;
+returning id, token, {{wanted_of_run}};
 
 -- name: lease.end_empty
 update penstock.leases set outcome = 'settled', upto = %(upto)s, answer = '{0,0,0,0}', ended_at = %(now)s,

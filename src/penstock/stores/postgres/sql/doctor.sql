@@ -26,6 +26,18 @@ select indexname as name from pg_indexes where schemaname = split_part('penstock
 select l.id, g.stream, g.group_name, l.claimed_by, l.expires_at from penstock.open_lease l join penstock.groups g using (group_id)
  where l.expires_at < %(now)s order by l.expires_at limit 20;
 
+-- name: doctor.readers
+-- Streaming readers that have held a claim for a while, and whether the run that they belong to is over.
+select g.stream, g.group_name, l.claimed_by, min(l.claimed_at) as claimed_at, sum(l.members)::bigint as events,
+       min(l.expires_at) as expires_at, bool_and(k.run is not null and not exists (
+         select 1 from penstock.runs r where r.id = k.run and r.ended_at is null
+            and r.heartbeat_at > %(now)s::timestamptz - make_interval(secs => %(lost_seconds)s))) as gone
+  from penstock.open_lease l join penstock.groups g using (group_id) join penstock.leases k on k.id = l.id
+ where l.claimed_by like 'reader:%%' and l.expires_at > %(now)s
+ group by g.stream, g.group_name, l.claimed_by
+having min(l.claimed_at) < %(now)s::timestamptz - make_interval(secs => %(silent_seconds)s)
+ order by min(l.claimed_at) limit 20;
+
 -- name: doctor.blocked
 select g.stream, g.group_name, count(*) as rows from penstock.deliveries d join penstock.groups g using (group_id)
  where d.state = 'PENDING' and d.reason = 'blocked' group by 1, 2 having count(*) >= %(most)s;

@@ -1,8 +1,9 @@
 -- name: drain.left
--- In work, come back, a row that can still become due by itself, or an event behind a cursor. A row that is dated in the
--- future does not count, nor one behind such a row or behind a dead letter that halts its key.
+-- In work, come back, a file that waits for its name, a row that can still become due by itself, or an event behind a
+-- cursor. A row that is dated in the future does not count, nor one behind such a row or behind a dead letter that halts its key.
 select exists (select 1 from penstock.open_lease where group_id = %(group_id)s)
     or exists (select 1 from penstock.returned where group_id = %(group_id)s)
+    or exists (select 1 from penstock.renames r join penstock.leases l on l.id = r.lease where l.group_id = %(group_id)s)
     or exists (select 1 from penstock.deliveries d
                 where d.group_id = %(group_id)s and d.state = 'PENDING' and not (d.attempts = 0 and d.available_at > %(now)s)
                   and not (%(ordered)s and exists (
@@ -18,3 +19,12 @@ select exists (select 1 from penstock.open_lease where group_id = %(group_id)s)
                 where v.group_id = %(group_id)s and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
                   and v.available_at <= %(now)s and v."offset" <= %(horizon)s
                   and v."offset" > (select min(cursor) from penstock.lane where group_id = %(group_id)s)) as "left";
+
+-- name: drain.due
+-- Whether a claim would find something now; a row behind another one of its key looks due, too.
+select exists (select 1 from penstock.returned where group_id = %(group_id)s and available_at <= %(now)s)
+    or exists (select 1 from penstock.deliveries where group_id = %(group_id)s and state = 'PENDING' and available_at <= %(now)s)
+    or exists (select 1 from penstock.delivery v
+                where v.group_id = %(group_id)s and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
+                  and v.available_at <= %(now)s and v."offset" <= %(horizon)s
+                  and v."offset" > (select min(cursor) from penstock.lane where group_id = %(group_id)s)) as due;

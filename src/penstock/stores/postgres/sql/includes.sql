@@ -201,6 +201,10 @@ select %(group_id)s, w."offset", w.attempts, w.failures, w.replays, r.outcome, r
 id, name, app, engine, version, host, pid, to_json(groups)::text as groups, started_at, heartbeat_at, wanted, ended_at,
        outcome
 
+-- include: wanted_of_run
+-- What is wanted of the run that a lease belongs to.
+(select r.wanted from penstock.runs r where r.id = run) as wanted
+
 -- include: iso(moment)
 -- A moment as text, in UTC.
 to_char({{moment}} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')

@@ -13,6 +13,11 @@ select ("offset" - 1) / %(size)s as block, count(*) as events from penstock.even
 select "offset" from penstock.events
  where {{in_range()}} order by "offset" offset %(skip)s limit 1;
 
+-- name: source.sample
+-- How large the first payloads of a range are.
+select avg(s.bytes)::bigint as bytes
+  from (select octet_length(payload) as bytes from penstock.events where {{in_range()}} order by "offset" limit %(most)s) s;
+
 -- name: source.between
 -- Where the events of a time begin and end; BRIN finds the pages.
 with meant as materialized (

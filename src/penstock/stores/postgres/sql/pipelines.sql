@@ -9,6 +9,22 @@ copy penstock.staged_rows (attempt, event_offset, fields) from stdin (format bin
 -- name: pipeline.count
 select count(*) as events from penstock.staged_rows where attempt = any(%(attempts)s::uuid[]);
 
+-- name: pipeline.drop_failed
+-- Rows of these events.
+delete from penstock.staged_rows where attempt = any(%(attempts)s::uuid[]) and event_offset = any(%(offsets)s::bigint[]);
+
+-- name: pipeline.events
+-- The events that rows come from; null for rows that name none.
+select distinct event_offset from penstock.staged_rows where attempt = any(%(attempts)s::uuid[]) order by event_offset;
+
+-- name: pipeline.copy_part
+-- Rows of some events, in their order, once more: to be tried by themselves.
+insert into penstock.staged_rows (attempt, event_offset, fields)
+select %(part)s, event_offset, fields
+  from penstock.staged_rows
+ where attempt = any(%(attempts)s::uuid[]) and event_offset between %(low)s and %(high)s
+ order by position;
+
 -- name: pipeline.drop_rows
 delete from penstock.staged_rows where attempt = any(%(attempts)s::uuid[]);
 
@@ -29,10 +45,17 @@ select attname as name
 -- name: rename.note
 -- Files that belong to a lease and get their names once it is settled.
 insert into penstock.renames (lease, folder, source, target)
-select %(lease)s, %(folder)s, r.source, r.target from jsonb_to_recordset(%(rows)s::jsonb) as r(source text, target text);
+select %(lease)s, r.folder, r.source, r.target
+  from jsonb_to_recordset(%(rows)s::jsonb) as r(folder text, source text, target text);
 
 -- name: rename.due
-select id, source, target from penstock.renames where folder = %(folder)s order by id;
+-- Of a folder, and of a group wherever it wrote: its path may have been changed since.
+select r.id, r.folder, r.source, r.target
+  from penstock.renames r
+ where r.folder = %(folder)s
+    or exists (select 1 from penstock.leases l join penstock.groups g using (group_id)
+                where l.id = r.lease and g.stream = %(stream)s and g.group_name = %(group_name)s)
+ order by r.id;
 
 -- name: rename.forget
 delete from penstock.renames where id = any(%(ids)s::bigint[]);

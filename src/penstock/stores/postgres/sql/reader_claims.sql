@@ -25,7 +25,7 @@ select l.*, g.stream, g.group_name
 
 -- name: reader.unsettled
 -- A reader settles in order: nothing is open below a claim that is settled.
-select c.claim, l.id, l.token, l.high, l.outcome
+select c.claim, l.id, l.token, l.high, l.outcome, c.failures::text as failures
   from penstock.reader_claims c join penstock.leases l on l.id = c.lease
  where c.reader = %(reader)s and c.claim <= %(upto)s
    and c.claim > coalesce((select s.claim from penstock.reader_claims s join penstock.leases d on d.id = s.lease
@@ -40,3 +40,8 @@ select id, token, outcome, expires_at from penstock.leases where id = any(%(ids)
 -- How many of these offsets still have their row.
 select count(*)::int as members from penstock.deliveries
  where {{these_rows}};
+
+-- name: reader.fail
+-- What is to be settled with a lease, beside its success; what was said before is replaced.
+update penstock.reader_claims set failures = %(failures)s::jsonb
+ where reader = %(reader)s and claim = %(claim)s and lease = %(lease)s;

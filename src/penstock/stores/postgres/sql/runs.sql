@@ -21,3 +21,16 @@ select {{run_columns}}
 -- name: run.list
 select {{run_columns}}
   from penstock.runs where ended_at is null or %(everything)s order by id desc limit 1000;
+
+-- name: run.wanted
+select wanted from penstock.runs where id = %(run)s;
+
+-- name: run.newest_lease
+select coalesce(max(id), 0) as id from penstock.leases;
+
+-- name: run.leases
+-- Leases of a run: those that are new, and those that were open at the last look.
+select l.id, g.stream, g.group_name, l.outcome is not null as ended, l.members, l.published, l.failed, l.dead, l.released
+  from penstock.leases l join penstock.groups g on g.group_id = l.group_id
+ where (l.id > %(after)s or l.id = any(%(open)s::bigint[])) and l.run = %(run)s
+ order by l.id;

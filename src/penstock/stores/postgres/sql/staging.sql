@@ -7,7 +7,7 @@ values (%(attempt)s, %(writer)s, %(batch)s, %(now)s);
 select attempt from penstock.staging_attempts where attempt = any(%(attempts)s::uuid[]) for key share;
 
 -- name: stage.copy
-copy penstock.staged ({{event_fields}}, attempt) from stdin (format binary);
+copy penstock.staged ({{event_fields}}, attempt, source_offset) from stdin (format binary);
 
 -- name: stage.claim_batch
 -- One writer commits a batch once; a second one waits here for the first, and then finds that it is done.
@@ -29,12 +29,22 @@ select {{event_fields}}
   from penstock.staged where attempt = %(attempt)s order by position
 on conflict (event_id) do nothing;
 
+-- name: stage.drop_failed
+-- Events that were made of these.
+delete from penstock.staged where attempt = any(%(attempts)s::uuid[]) and source_offset = any(%(offsets)s::bigint[]);
+
 -- name: stage.taken
 -- An event id that belongs to another event already.
 select s.event_id, e.stream
   from penstock.staged s join penstock.events e on e.event_id = s.event_id
  where s.attempt = %(attempt)s
    and (s.stream, s.event_type, s.payload) is distinct from (e.stream, e.event_type, e.payload) limit 1;
+
+-- name: stage.taken_by
+-- Staged events whose ids belong to other events already, and what they were made of.
+select s.source_offset, s.event_id, e.stream
+  from penstock.staged s join penstock.events e on e.event_id = s.event_id
+ where s.attempt = any(%(attempts)s::uuid[]) and (s.stream, s.event_type, s.payload) is distinct from (e.stream, e.event_type, e.payload);
 
 -- name: stage.leftovers
 -- What nobody will name any more: attempts of batches that are done, and those that were left behind long ago.

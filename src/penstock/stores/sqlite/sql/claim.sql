@@ -244,7 +244,7 @@ insert into penstock_leases (id, group_id, lane, lanes, binding, token, claimed_
 select id, :group_id, :lane, :lanes, :binding, (id << 20) | :secret, :claimed_by, :now,
        :expires_at, :attempts, :replay, :members, :low, :high, :holes, :offsets, :fresh, :total, :open_before, :run
   from (select coalesce((select seq from sqlite_sequence where name = 'penstock_leases'), 0) + 1 as id) next
-returning id, token;
+returning id, token, {{wanted_of_run}};
 
 -- name: lease.end_empty
 update penstock_leases set outcome = 'settled', upto = :upto, answer = '[0,0,0,0]', ended_at = :now,

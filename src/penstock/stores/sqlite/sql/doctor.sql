@@ -18,6 +18,18 @@ select l.id, g.stream, g.group_name, l.claimed_by, l.expires_at
   from penstock_leases l join penstock_groups g on g.group_id = l.group_id
  where l.outcome is null and l.expires_at < :now order by l.expires_at limit 20;
 
+-- name: doctor.readers
+-- Streaming readers that have held a claim for a while, and whether the run that they belong to is over.
+select g.stream, g.group_name, l.claimed_by, min(l.claimed_at) as claimed_at, sum(l.members) as events,
+       min(l.expires_at) as expires_at, min(l.run is not null and not exists (
+         select 1 from penstock_runs r where r.id = l.run and r.ended_at is null
+            and r.heartbeat_at > :now - cast(:lost_seconds * 1000000 as integer))) as gone
+  from penstock_leases l join penstock_groups g on g.group_id = l.group_id
+ where l.outcome is null and l.claimed_by like 'reader:%' and l.expires_at > :now
+ group by g.stream, g.group_name, l.claimed_by
+having min(l.claimed_at) < :now - cast(:silent_seconds * 1000000 as integer)
+ order by min(l.claimed_at) limit 20;
+
 -- name: doctor.blocked
 select g.stream, g.group_name, count(*) as rows
   from penstock_deliveries d join penstock_groups g on g.group_id = d.group_id

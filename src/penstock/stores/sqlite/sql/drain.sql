@@ -1,8 +1,9 @@
 -- name: drain.left
--- In work, come back, a row that can still become due by itself, or an event behind a cursor. A row that is dated in the
--- future does not count, nor one behind such a row or behind a dead letter that halts its key.
+-- In work, come back, a file that waits for its name, a row that can still become due by itself, or an event behind a
+-- cursor. A row that is dated in the future does not count, nor one behind such a row or behind a dead letter that halts its key.
 select exists (select 1 from penstock_leases where group_id = :group_id and outcome is null)
     or exists (select 1 from penstock_returned where group_id = :group_id)
+    or exists (select 1 from penstock_renames r join penstock_leases l on l.id = r.lease where l.group_id = :group_id)
     or exists (select 1 from penstock_deliveries d
                 where d.group_id = :group_id and d.state = 'PENDING' and not (d.attempts = 0 and d.available_at > :now)
                   and not (:ordered and exists (
@@ -15,3 +16,12 @@ select exists (select 1 from penstock_leases where group_id = :group_id and outc
                 where v.group_id = :group_id and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
                   and v.available_at <= :now and v."offset" <= :horizon
                   and v."offset" > (select min(cursor) from penstock_lane where group_id = :group_id)) as "left";
+
+-- name: drain.due
+-- Whether a claim would find something now; a row behind another one of its key looks due, too.
+select exists (select 1 from penstock_returned where group_id = :group_id and available_at <= :now)
+    or exists (select 1 from penstock_deliveries where group_id = :group_id and state = 'PENDING' and available_at <= :now)
+    or exists (select 1 from penstock_delivery v
+                where v.group_id = :group_id and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
+                  and v.available_at <= :now and v."offset" <= :horizon
+                  and v."offset" > (select min(cursor) from penstock_lane where group_id = :group_id)) as due;

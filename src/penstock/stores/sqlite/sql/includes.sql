@@ -191,6 +191,10 @@ select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.e
 -- include: run_columns
 id, name, app, engine, version, host, pid, "groups", started_at, heartbeat_at, wanted, ended_at, outcome
 
+-- include: wanted_of_run
+-- What is wanted of the run that a lease belongs to.
+(select r.wanted from penstock_runs r where r.id = run) as wanted
+
 -- include: iso(moment)
 -- A moment as text, in UTC.
 strftime('%Y-%m-%dT%H:%M:%S', {{moment}} / 1000000, 'unixepoch') || printf('.%06dZ', {{moment}} % 1000000)

@@ -13,6 +13,11 @@ select ("offset" - 1) / :size as block, count(*) as events from penstock_events
 select "offset" from penstock_events indexed by penstock_events_stream
  where {{in_range()}} order by "offset" limit 1 offset :skip;
 
+-- name: source.sample
+-- How large the first payloads of a range are.
+select cast(avg(s.bytes) as integer) as bytes
+  from (select length(payload) as bytes from penstock_events indexed by penstock_events_stream where {{in_range()}} order by "offset" limit :most) s;
+
 -- name: source.between
 -- Where the events of a time begin and end.
 select min("offset") as first, max("offset") as last from penstock_events indexed by penstock_events_created

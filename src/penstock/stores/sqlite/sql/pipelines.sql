@@ -12,6 +12,24 @@ insert into penstock_staged_rows (attempt, event_offset, fields) values (?, ?, ?
 -- name: pipeline.count
 select count(*) as events from penstock_staged_rows where attempt in (select value from json_each(:attempts));
 
+-- name: pipeline.drop_failed
+-- Rows of these events.
+delete from penstock_staged_rows
+ where attempt in (select value from json_each(:attempts)) and event_offset in (select value from json_each(:offsets));
+
+-- name: pipeline.events
+-- The events that rows come from; null for rows that name none.
+select distinct event_offset from penstock_staged_rows
+ where attempt in (select value from json_each(:attempts)) order by event_offset;
+
+-- name: pipeline.copy_part
+-- Rows of some events, in their order, once more: to be tried by themselves.
+insert into penstock_staged_rows (attempt, event_offset, fields)
+select :part, event_offset, fields
+  from penstock_staged_rows
+ where attempt in (select value from json_each(:attempts)) and event_offset between :low and :high
+ order by position;
+
 -- name: pipeline.drop_rows
 delete from penstock_staged_rows where attempt in (select value from json_each(:attempts));
 
@@ -28,11 +46,17 @@ select name from pragma_table_info(:table);
 -- name: rename.note
 -- Files that belong to a lease and get their names once it is settled.
 insert into penstock_renames (lease, folder, source, target, noted_at)
-select :lease, :folder, json_extract(r.value, '$.source'), json_extract(r.value, '$.target'), :now
+select :lease, json_extract(r.value, '$.folder'), json_extract(r.value, '$.source'), json_extract(r.value, '$.target'), :now
   from json_each(:rows) r;
 
 -- name: rename.due
-select id, source, target from penstock_renames where folder = :folder order by id;
+-- Of a folder, and of a group wherever it wrote: its path may have been changed since.
+select r.id, r.folder, r.source, r.target
+  from penstock_renames r
+ where r.folder = :folder
+    or exists (select 1 from penstock_leases l join penstock_groups g on g.group_id = l.group_id
+                where l.id = r.lease and g.stream = :stream and g.group_name = :group_name)
+ order by r.id;
 
 -- name: rename.forget
 delete from penstock_renames where id in (select value from json_each(:ids));

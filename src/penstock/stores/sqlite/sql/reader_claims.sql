@@ -24,7 +24,7 @@ select l.*, g.stream, g.group_name
 
 -- name: reader.unsettled
 -- A reader settles in order: nothing is open below a claim that is settled.
-select c.claim, l.id, l.token, l.high, l.outcome
+select c.claim, l.id, l.token, l.high, l.outcome, c.failures
   from penstock_reader_claims c cross join penstock_leases l on l.id = c.lease
  where c.reader = :reader and c.claim <= :upto
    and c.claim > coalesce((select s.claim from penstock_reader_claims s cross join penstock_leases d on d.id = s.lease
@@ -39,3 +39,7 @@ select id, token, outcome, expires_at from penstock_leases where id in (select v
 -- How many of these offsets still have their row.
 select count(*) as members from penstock_deliveries
  where {{these_rows}};
+
+-- name: reader.fail
+-- What is to be settled with a lease, beside its success; what was said before is replaced.
+update penstock_reader_claims set failures = :failures where reader = :reader and claim = :claim and lease = :lease;

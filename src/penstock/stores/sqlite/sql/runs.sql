@@ -19,3 +19,16 @@ select {{run_columns}}
 -- name: run.list
 select {{run_columns}}
   from penstock_runs where ended_at is null or :everything order by id desc limit 1000;
+
+-- name: run.wanted
+select wanted from penstock_runs where id = :run;
+
+-- name: run.newest_lease
+select coalesce(max(id), 0) as id from penstock_leases;
+
+-- name: run.leases
+-- Leases of a run: those that are new, and those that were open at the last look.
+select l.id, g.stream, g.group_name, l.outcome is not null as ended, l.members, l.published, l.failed, l.dead, l.released
+  from penstock_leases l join penstock_groups g on g.group_id = l.group_id
+ where (l.id > :after or l.id in (select value from json_each(:open))) and l.run = :run
+ order by l.id;

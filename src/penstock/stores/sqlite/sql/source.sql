@@ -5,7 +5,7 @@ select e."offset", e.event_id, e.event_type, case when :payload then e.payload e
  where {{in_range(e.)}}
    and {{of_types(e.)}}
    and {{created_between(e.)}}
- order by e."offset";
+ order by e."offset" limit :most;
 
 -- name: source.deliveries
 select {{delivery_columns(v.)}}
@@ -20,7 +20,8 @@ select {{delivery_columns(d.)}},
   from penstock_deliveries d join penstock_events e on e."offset" = d."offset"
  where d.group_id = :group_id and d.state = 'DEAD' and d."offset" > :low and d."offset" <= :high
    and {{of_types(d.)}}
-   and {{created_between(e.)}};
+   and {{created_between(e.)}}
+ order by d."offset" limit :most;
 
 -- name: source.attempts
 select g.stream, g.group_name, a."offset", e.event_id, e.event_type, a.attempt, a.failures, a.replays, a.outcome,

@@ -6,8 +6,8 @@ insert into penstock_staging_attempts (attempt, writer, batch, started_at) value
 select attempt from penstock_staging_attempts where attempt in (select value from json_each(:attempts));
 
 -- name: stage.insert
-insert into penstock_staged (attempt, {{event_fields}})
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+insert into penstock_staged (attempt, source_offset, {{event_fields}})
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: stage.claim_batch
 insert into penstock_writes (stream, writer, batch, events, committed_at) values (:stream, :writer, :batch, :events, :now)
@@ -27,12 +27,23 @@ select {{event_fields}}, :now
   from penstock_staged where attempt = :attempt order by position
 on conflict (event_id) do nothing;
 
+-- name: stage.drop_failed
+-- Events that were made of these.
+delete from penstock_staged
+ where attempt in (select value from json_each(:attempts)) and source_offset in (select value from json_each(:offsets));
+
 -- name: stage.taken
 -- An event id that belongs to another event already.
 select s.event_id, e.stream
   from penstock_staged s join penstock_events e on e.event_id = s.event_id
  where s.attempt = :attempt
    and (s.stream <> e.stream or s.event_type <> e.event_type or s.payload <> e.payload) limit 1;
+
+-- name: stage.taken_by
+-- Staged events whose ids belong to other events already, and what they were made of.
+select s.source_offset, s.event_id, e.stream
+  from penstock_staged s join penstock_events e on e.event_id = s.event_id
+ where s.attempt in (select value from json_each(:attempts)) and (s.stream <> e.stream or s.event_type <> e.event_type or s.payload <> e.payload);
 
 -- name: stage.leftovers
 -- What nobody will name any more: attempts of batches that are done, and those that were left behind long ago.

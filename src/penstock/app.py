@@ -1,4 +1,4 @@
-"""`App`: declares the handlers and pipelines of one log, and runs them."""
+"""`App`: declares the handlers, pipelines and queries of one log, and runs them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from penstock.core.event import check_name
 from penstock.core.retry import Retry
 from penstock.declare.locate import being_loaded, reference_of
 from penstock.declare.pipeline import Pipeline, Sink, check_local
+from penstock.declare.query import Query
 from penstock.declare.subscription import Function, Policy, Subscription, handler_of
+from penstock.engine.drain import Served
 from penstock.engine.outcome import Outcome, check_processes
 from penstock.errors import AppNotFound, InvalidInput, PolicyConflict, UnknownGroup
 from penstock.log.log import Log
@@ -21,7 +23,7 @@ F = TypeVar("F", bound=Function)
 
 
 class App:
-    """Handlers and pipelines by stream and group. Declaring does not touch the database; `run` does.
+    """Handlers, pipelines and queries by stream and group. Declaring does not touch the database; `run` does.
 
     >>> app = App("sqlite:///shop.db", name="shop")
     >>> @app.subscribe("orders", group="fraud")
@@ -34,6 +36,7 @@ class App:
         self.name = check_name(name, "name")
         self.subscriptions: list[Subscription] = []
         self.pipelines: list[Pipeline] = []
+        self.queries: list[Query] = []
 
     def subscribe(
         self,
@@ -87,7 +90,7 @@ class App:
 
         def declare(function: F) -> F:
             handler = handler_of(function, types)
-            self._check_no_pipeline(stream, group)
+            self._check_free(stream, group)
             known = next((one for one in self.subscriptions if (one.stream, one.group) == (stream, group)), None)
             if known is None:
                 self.subscriptions.append(Subscription(stream, group, policy, [handler]))
@@ -109,12 +112,20 @@ class App:
         lease_seconds: float = limits.LEASE_SECONDS,
         headers: Mapping[str, str] | None = None,
         batch_size: int = limits.PIPELINE_BATCH,
+        in_flight: int | None = None,
+        linger_seconds: float = 0.0,
+        timeout_seconds: float | None = None,
     ) -> Callable[[F], F]:
         """Call a function from DataFrame to DataFrame with the events of a stream, batch by batch, as this group.
 
         Runs on Spark only; the rows go into the `sink` (see `penstock.sinks`). The result must not depend on how events
         are batched: if a Spark job fails, the batch is split until each failing event is alone. An event fails if any
         of its rows has a non-null `_error`; an event without rows succeeds.
+
+        `in_flight` batches run side by side and are settled as they finish: two by default, one where the sink needs
+        their order. Your function is then called from several threads. `linger_seconds` is how long to wait for a
+        trickle to gather into one batch. A task that takes longer than `timeout_seconds` is ended, and the event that
+        hangs fails.
         """
 
         def declare(function: F) -> F:
@@ -129,18 +140,71 @@ class App:
                 lease_seconds=lease_seconds,
                 headers=dict(headers) if headers else None,
                 batch_size=batch_size,
+                in_flight=in_flight,
+                linger_seconds=linger_seconds,
+                timeout_seconds=timeout_seconds,
             )
-            self._check_no_pipeline(stream, group)
-            if any((one.stream, one.group) == (stream, group) for one in self.subscriptions):
-                raise PolicyConflict(f"{made.name} already has a handler: a group has handlers or one pipeline.")
+            self._check_free(stream, group, handlers=True)
             self.pipelines.append(made)
             return function
 
         return declare
 
-    def _check_no_pipeline(self, stream: str, group: str) -> None:
-        if any((one.stream, one.group) == (stream, group) for one in self.pipelines):
-            raise PolicyConflict(f"{stream}/{group} already has a pipeline: a group has handlers or one pipeline.")
+    def query(
+        self,
+        stream: str,
+        *,
+        group: str,
+        sink: Sink,
+        output_mode: str = "append",
+        checkpoint: str | None = None,
+        types: Sequence[str] | None = None,
+        start: str | int | datetime = "beginning",
+        retry: Retry | None = None,
+        headers: Mapping[str, str] | None = None,
+        max_rows: int = limits.PIPELINE_BATCH,
+        trigger_seconds: float = 0.0,
+    ) -> Callable[[F], F]:
+        """Run a function from streaming DataFrame to streaming DataFrame as a streaming query over this group.
+
+        Runs on Spark only, with windows, watermarks and `transformWithState`; the rows go into a `Table` or a `Stream`,
+        exactly once. A failed query is started again. `checkpoint` is the folder of Spark's checkpoint; default:
+        `checkpoints/APP/STREAM/GROUP` below $PENSTOCK_HOME or the working directory. `max_rows` limits a micro-batch,
+        `trigger_seconds` is the least time between the starts of two.
+        """
+
+        def declare(function: F) -> F:
+            made = Query(
+                stream,
+                group,
+                function,
+                sink,
+                app=self.name,
+                output_mode=output_mode,
+                checkpoint=checkpoint,
+                types=None if types is None else tuple(types),
+                start=start,
+                retry=retry or Retry(),
+                headers=dict(headers) if headers else None,
+                max_rows=max_rows,
+                trigger_seconds=trigger_seconds,
+            )
+            self._check_free(stream, group, handlers=True)
+            self.queries.append(made)
+            return function
+
+        return declare
+
+    def _check_free(self, stream: str, group: str, *, handlers: bool = False) -> None:
+        """Check that the group has no pipeline, no query and, if it is to have one of them, no `handlers`."""
+        kinds: list[tuple[str, Sequence[Any]]] = [("pipeline", self.pipelines), ("query", self.queries)]
+        if handlers:
+            kinds.append(("handler", self.subscriptions))
+        for kind, declared in kinds:
+            if any((one.stream, one.group) == (stream, group) for one in declared):
+                raise PolicyConflict(
+                    f"{stream}/{group} already has a {kind}: a group has handlers, one pipeline or one query."
+                )
 
     def open(self) -> Log:
         """Open the app's log; the caller closes it."""
@@ -156,10 +220,21 @@ class App:
         self._check_groups(groups)
         return [one for one in self.pipelines if not groups or one.group in groups]
 
+    def chosen_queries(self, groups: Sequence[str] | None = None) -> list[Query]:
+        """Return the queries of these groups (default: all); `UnknownGroup` if one is not declared."""
+        self._check_groups(groups)
+        return [one for one in self.queries if not groups or one.group in groups]
+
+    @property
+    def groups(self) -> set[str]:
+        """The names of all groups that are declared."""
+        declared: list[Served] = [*self.subscriptions, *self.pipelines, *self.queries]
+        return {one.group for one in declared}
+
     def _check_groups(self, groups: Sequence[str] | None) -> None:
-        known = {one.group for one in self.subscriptions} | {one.group for one in self.pipelines}
+        known = self.groups
         if not known:
-            raise InvalidInput(f"The app {self.name!r} declares no handlers and no pipelines.")
+            raise InvalidInput(f"The app {self.name!r} declares no handlers, no pipelines and no queries.")
         for group in groups or ():
             if group not in known:
                 raise UnknownGroup(f"The app {self.name!r} has no group {group!r}; it has {', '.join(sorted(known))}.")
@@ -173,12 +248,17 @@ class App:
         until_drained: bool = False,
         processes: int = 1,
         spark: Any = None,
+        conf: Mapping[str, str] | None = None,
+        py_files: Sequence[str] = (),
+        archives: Sequence[str] = (),
+        files: Sequence[str] = (),
     ) -> Outcome:
         """Run until Ctrl-C or SIGTERM, or, with `until_drained`, until nothing is left to do.
 
-        `spark` is the session to use; default: the active one, else a new one for `master` (default: all cores of this
-        machine). With `processes` > 1 each process of the local engine imports the app and serves all groups; one that
-        dies is replaced.
+        `spark` is the session to use; default: the active one, else a new one for `master` (default: what spark-submit
+        or spark-defaults.conf say, else all cores of this machine). `conf`, `py_files`, `archives` and `files` are as
+        spark-submit has them. With `processes` > 1 each process of the local engine imports the app and serves all
+        groups; one that dies is replaced.
 
         It restores signal handlers and the thread switch interval. It does not undo `gc.freeze()`, which the local
         engine calls once, nor the environment variables (JAVA_HOME, the log's password) that Spark's processes inherit.
@@ -187,26 +267,28 @@ class App:
             raise AppNotFound('Importing the app called run(). Put the call under `if __name__ == "__main__":`.')
         if engine not in ("spark", "local"):
             raise InvalidInput(f'engine is "spark" or "local", not {engine!r}.')
-        if engine == "local" and (master is not None or spark is not None):
-            raise InvalidInput("master and spark are options of the Spark engine.")
+        if engine == "local" and (master is not None or spark is not None or conf or py_files or archives or files):
+            raise InvalidInput("master, spark, conf, py_files, archives and files are options of the Spark engine.")
         check_processes(processes)
         subscriptions, pipelines = self.chosen(groups), self.chosen_pipelines(groups)
+        queries = self.chosen_queries(groups)
         if engine == "spark":
             if processes > 1:
                 raise InvalidInput("processes is an option of the local engine; Spark uses its own slots.")
-            from penstock.spark.run import run_spark  # import Spark only when it is used
+            from penstock.spark.run import Submit, run_spark  # import Spark only when it is used
 
             with self.open() as log:
                 return run_spark(
                     log,
                     subscriptions,
                     pipelines,
+                    queries,
                     name=self.name,
-                    master=master,
+                    submit=Submit(master, dict(conf or {}), py_files, archives, files),
                     spark=spark,
                     until_drained=until_drained,
                 )
-        check_local(pipelines)
+        check_local([*pipelines, *queries])
         from penstock.engine.foreground import run_local  # keeps `import penstock` fast
         from penstock.engine.local.pool import run_pool
 

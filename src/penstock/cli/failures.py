@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from penstock.cli import output
-from penstock.errors import InvalidInput, PenstockError
+from penstock.errors import InvalidInput, InvalidPipeline, PenstockError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
+_FOUND_OUT = (InvalidPipeline,)  # by a look at tables and folders: the command line itself was right
 
 
 class Usage(InvalidInput):
@@ -76,7 +77,7 @@ def _describe(error: BaseException) -> tuple[int, dict[str, str]]:
     if isinstance(error, typer.Abort):
         error = Aborted()
     if isinstance(error, PenstockError):
-        code = WRONG_USAGE if isinstance(error, InvalidInput) else FAILED
+        code = WRONG_USAGE if isinstance(error, InvalidInput) and not isinstance(error, _FOUND_OUT) else FAILED
         meant = error.details.get("did_you_mean")
         return code, _document(error.code, error.message, f"{meant} {error.hint}" if meant else error.hint)
     # Typer raises Click's errors, of the Click it was built with or of the one it carries; both answer to this.

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -54,13 +54,23 @@ def run(
             "--processes", metavar="N", min=1, max=PROCESSES, help="Work in so many processes (local engine)."
         ),
     ] = 1,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="K=V", help="A setting of Spark; repeat it for more.", show_default=False),
+    ] = None,
+    py_files: Annotated[str, typer.Option("--py-files", help="Python files for the executors: a.py,b.zip.")] = "",
+    archives: Annotated[
+        str, typer.Option("--archives", help="Archives that executors unpack: env.tar.gz#environment.")
+    ] = "",
+    files: Annotated[str, typer.Option("--files", help="Other files for the executors.")] = "",
 ) -> None:
     """Run the handlers of an app until Ctrl-C or SIGTERM; a second one exits at once."""
     from penstock.cli.run_lines import warnings_shown
 
-    _check_engine(engine, master, processes)
+    spark = SparkOptions(master, _settings(conf), _listed(py_files), _listed(archives), _listed(files))
+    _check_engine(engine, spark, processes)
     with own_output(session), warnings_shown(session.json_lines):
-        outcome = _run(session, app, groups, engine, master, until_drained, processes)
+        outcome = _run(session, app, groups, engine, spark, until_drained, processes)
     if session.as_json:
         output.write_json(_document(outcome))
     else:
@@ -69,11 +79,33 @@ def run(
         raise typer.Exit(FAILED)
 
 
-def _check_engine(engine: str, master: str | None, processes: int) -> None:
+class SparkOptions(NamedTuple):
+    """The options of the Spark engine, by the names of `App.run`."""
+
+    master: str | None
+    conf: dict[str, str]
+    py_files: list[str]
+    archives: list[str]
+    files: list[str]
+
+
+def _settings(said: Sequence[str] | None) -> dict[str, str]:
+    for one in said or ():
+        if not one.partition("=")[1] or not one.startswith("spark."):
+            raise Usage(f"--conf takes spark.name=value, not {one!r}.")
+    return dict(one.split("=", 1) for one in said or ())
+
+
+def _listed(said: str) -> list[str]:
+    return [one.strip() for one in said.split(",") if one.strip()]
+
+
+def _check_engine(engine: str, spark: SparkOptions, processes: int) -> None:
     if engine not in ("spark", "local"):
         raise Usage(f"--engine is spark or local, not {engine!r}.")
-    if engine == "local" and master is not None:
-        raise InvalidInput("--master belongs to the Spark engine.")
+    given = [name for name, value in spark._asdict().items() if value]
+    if engine == "local" and given:
+        raise InvalidInput(f"--{given[0].replace('_', '-')} belongs to the Spark engine.")
     if engine == "spark" and processes > 1:
         raise InvalidInput("--processes belongs to the local engine: Spark has slots.")
 
@@ -83,7 +115,7 @@ def _run(
     reference: str,
     groups: Sequence[str] | None,
     engine: str,
-    master: str | None,
+    spark: SparkOptions,
     until_drained: bool,
     processes: int,
 ) -> Outcome:
@@ -94,16 +126,16 @@ def _run(
     app.url = session.named_url or app.url  # and $PENSTOCK_URL where neither says anything, as everywhere
     served = _served(app, groups)
     with _shown(session, app, served, engine):
-        return app.run(engine, master=master, groups=groups, until_drained=until_drained, processes=processes)
+        options = spark._asdict() if engine == "spark" else {}
+        return app.run(engine, groups=groups, until_drained=until_drained, processes=processes, **options)
 
 
 def _served(app: App, groups: Sequence[str] | None) -> list[Served]:
     try:
-        return [*app.chosen(groups), *app.chosen_pipelines(groups)]
+        return [*app.chosen(groups), *app.chosen_pipelines(groups), *app.chosen_queries(groups)]
     except UnknownGroup as error:
-        known = {*(one.group for one in app.subscriptions), *(one.group for one in app.pipelines)}
-        wrong = next((one for one in groups or () if one not in known), "")
-        error.details[near.KEY] = near.question(wrong, known)
+        wrong = next((one for one in groups or () if one not in app.groups), "")
+        error.details[near.KEY] = near.question(wrong, app.groups)
         raise
 
 

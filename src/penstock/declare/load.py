@@ -11,7 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from penstock.errors import AppNotFound, HandlerUnreachable
+from penstock.errors import AppNotFound, HandlerUnreachable, SparkAtImport
+
+_NO_SESSION = "SESSION_OR_CONTEXT_NOT_EXISTS"  # what Spark says
+
+_OF_FILE = "penstock_app_"  # begins the names of modules that were imported from a file
 
 
 def load_object(reference: str, kind: type) -> Any:
@@ -47,6 +51,8 @@ def _module(place: str) -> ModuleType:
     except AppNotFound:
         raise
     except (Exception, SystemExit) as error:
+        if _NO_SESSION in str(error):  # Spark starts when all is checked, and tasks import the app without a session
+            raise SparkAtImport(f"{place} needs a Spark session while it is imported: {error}.") from error
         raise AppNotFound(f"{place} cannot be imported: {type(error).__name__}: {error}.") from error
 
 
@@ -64,7 +70,7 @@ def _import(name: str) -> ModuleType:
 def load_file(path: str | Path) -> ModuleType:
     """Import a file under a unique module name, once per process, and put its directory on `sys.path`."""
     found = Path(path).resolve()
-    name = f"penstock_app_{found.stem}_{hashlib.sha256(str(found).encode()).hexdigest()[:8]}"
+    name = f"{_OF_FILE}{found.stem}_{hashlib.sha256(str(found).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     if str(found.parent) not in sys.path:
@@ -79,6 +85,11 @@ def load_file(path: str | Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def app_files() -> list[ModuleType]:
+    """Return the modules that `load_file` has imported in this process."""
+    return [module for name, module in sys.modules.items() if name.startswith(_OF_FILE)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +107,23 @@ class Reference:
             import cloudpickle
 
             return cloudpickle.loads(self.code)
-        by_path = self.module == "__main__" or self.module.startswith("penstock_app_")
-        if by_path and self.path is not None:
-            module = load_file(self.path)
-        else:
-            try:
-                module = importlib.import_module(self.module)
-            except ModuleNotFoundError:
-                if self.path is None:
-                    raise
-                module = load_file(self.path)
-        return _attribute(module, self.qualname)
+        return _attribute(self._home(), self.qualname)
+
+    def _home(self) -> ModuleType:
+        """Import the module: an app's file by its path, or by its name where it was sent along to another machine."""
+        is_here = self.path is not None and Path(self.path).is_file()
+        by_path = self.module == "__main__" or self.module.startswith(_OF_FILE)
+        if by_path and is_here:
+            return load_file(str(self.path))
+        name = Path(self.path).stem if by_path and self.path is not None else self.module
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if is_here:
+                return load_file(str(self.path))
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise  # one of its own imports
+            raise HandlerUnreachable(f"There is no file {self.path} here, and no module {name!r}.") from error
 
 
 def reference_to(function: Any) -> Reference:

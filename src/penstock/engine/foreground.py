@@ -43,11 +43,14 @@ class Orders:
         self._engine: Engine | None = None
         self._stop: Callable[[], None] = lambda: None
 
-    def obey(self, wanted: str) -> None:
-        """Follow an order; may be called from any thread, before or after `give_to`."""
+    def obey(self, wanted: str) -> bool:
+        """Follow an order, before or after `give_to`, in any thread; False if the engine stops anyway."""
         with self._lock:
+            if self._engine is not None and self._engine.stopping:
+                return False
             self._wanted = wanted
             self._pass_on()
+            return True
 
     def give_to(self, engine: Engine, stop: Callable[[], None]) -> None:
         """Pass the last order, and all later ones, to this engine."""

@@ -11,6 +11,8 @@ from penstock.core.limits import IDLE_CLAIM_SECONDS, POLL_FIRST_SECONDS, POLL_MO
 from penstock.errors import AWAY
 from penstock.log.log import Log
 
+_GROWTH = 1.1  # of the pause between two looks: keeps it at a tenth of the time since something happened
+
 
 class IdlePoll:
     """Waiting by polling the end of the log, which is cheaper than a claim."""
@@ -29,7 +31,7 @@ class IdlePoll:
         """Return when a claim may find something, or when stopping."""
         due = time.monotonic() + min(IDLE_CLAIM_SECONDS, IDLE_CLAIM_SECONDS if idle.seconds is None else idle.seconds)
         while not self._stopping.wait(min(self._pause, max(0.0, due - time.monotonic()))):
-            self._pause = min(1.5 * self._pause, POLL_MOST_SECONDS)
+            self._pause = min(_GROWTH * self._pause, POLL_MOST_SECONDS)
             unseen = idle.horizon < idle.end  # an append is still open, or other workers hold the lanes
             if self._until() or time.monotonic() >= due or idle.paused or unseen or self._grew(idle.end):
                 return

@@ -59,6 +59,11 @@ class Engine(ABC):
         return True
 
     @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping.is_set()
+
+    @property
     def seconds(self) -> float:
         """Seconds since the engine was made."""
         return time.monotonic() - self._began

@@ -18,12 +18,13 @@ from penstock.log.runs import NewRun
 
 logger = logging.getLogger("penstock")
 _END_TRIES = 3
+Obey = Callable[[str], bool]  # follows an order to a run; False if that is no news, because the run stops anyway
 
 
 class RunRow:
     """One row of `runs`. Errors are logged, and never stop the run."""
 
-    def __init__(self, log: Log, run: int, obey: Callable[[str], None]) -> None:
+    def __init__(self, log: Log, run: int, obey: Obey) -> None:
         self.id = run
         self._log = log
         self._obey = obey
@@ -63,9 +64,9 @@ class RunRow:
 
     def _follow(self, wanted: str) -> None:
         if wanted != self._wanted and not self._ended.is_set():
-            logger.warning("run %d: an operator asked it to %s", self.id, _VERBS[wanted])
             self._wanted = wanted
-            self._obey(wanted)
+            if self._obey(wanted):
+                logger.warning("run %d: an operator asked it to %s", self.id, _VERBS[wanted])
 
 
 def _version() -> str:
@@ -92,7 +93,7 @@ def begin(log: Log, engine: str, groups: Sequence[str], app: str | None = None) 
 
 
 @contextmanager
-def sharing(log: Log, run: int | None, obey: Callable[[str], None]) -> Iterator[None]:
+def sharing(log: Log, run: int | None, obey: Obey) -> Iterator[None]:
     """Follow the orders to a run in one of its pool processes; the foreground process closes the row."""
     row = None if run is None else RunRow(log, run, obey)
     if row is not None:
@@ -105,9 +106,7 @@ def sharing(log: Log, run: int | None, obey: Callable[[str], None]) -> Iterator[
 
 
 @contextmanager
-def running(
-    log: Log, engine: str, groups: Sequence[str], app: str | None, obey: Callable[[str], None]
-) -> Iterator[int | None]:
+def running(log: Log, engine: str, groups: Sequence[str], app: str | None, obey: Obey) -> Iterator[int | None]:
     """Keep a row for the duration of the block; its outcome is `stopped`, or the error that ended it."""
     run = begin(log, engine, groups, app)
     row = None if run is None else RunRow(log, run, obey)

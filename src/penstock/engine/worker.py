@@ -77,6 +77,7 @@ class Worker:
     until: Callable[[], bool] = lambda: False  # checked between two leases: whether to return
     idle: Idle | None = None  # the answer to the last claim, if it found nothing
     run_id: int | None = None  # the row in `runs` that leases refer to
+    follow: Callable[[str], None] | None = None  # told with every claim what the run should do
     lookout: LookOut | None = None  # without one, an idle worker polls
     _stopping: threading.Event = field(default_factory=threading.Event)
     _quiet: threading.Event = field(default_factory=threading.Event)
@@ -210,6 +211,8 @@ class Worker:
         if not isinstance(claimed, Lease):
             return claimed or Idle(None)
         self.heartbeat.keep(claimed, self.subscription.policy.lease_seconds)
+        if self.follow is not None and claimed.wanted is not None:
+            self.follow(claimed.wanted)
         self.observers.emit(Claimed(self.subscription.name, claimed.id, claimed.row.members))
         found = self._patiently(claimed.read)  # retried separately: a repeated claim would be another lease
         if found is None:

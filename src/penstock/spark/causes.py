@@ -20,6 +20,8 @@ _OWN_CODE: Final = re.compile(r"\[([a-z_]+)\] ")
 _JAVA_CLASS: Final = re.compile(r"^(?:Caused by: )?(?:[a-z_]\w*\.)+([A-Z]\w*)(?:: )?")
 _CONDITION: Final = re.compile(r"^\[([A-Z][A-Z0-9_.]+)\] ?")
 _MOST_RECENT: Final = re.compile(r"most recent failure: .*?\(executor [^)]*\): ", re.DOTALL)
+_WRITE_FAILED: Final = "[TASK_WRITE_FAILED]"  # a task of Spark's own file writer, whatever the cause
+OF_FILES: Final = ("java.io.", "java.net.", "java.nio.", "org.apache.hadoop.")  # Java's errors of file systems
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}.*\Z", re.DOTALL)
 
 
@@ -56,6 +58,10 @@ def _python(text: str) -> Failure:
 
 
 def _java(text: str) -> Failure:
+    if _WRITE_FAILED in text and "\nCaused by: " in text:
+        text = text.rpartition("\nCaused by: ")[2]
+        if text.startswith(OF_FILES):
+            return Failure("Unavailable", codec.error_text(f"Unavailable: {_without_java_stack(text).strip()}"))
     recent = _MOST_RECENT.search(text)
     error = _without_java_stack(text[recent.end() :] if recent else text).strip()
     kind = _JAVA_CLASS.match(error)

@@ -2,49 +2,115 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
+import socket
 import sys
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any
 
-from penstock.errors import EngineMissing, LocalMasterNeeded, SparkConnectRefused
+from penstock.errors import EngineMissing, LocalMasterNeeded, SparkConnectRefused, SparkUnavailable
+from penstock.spark.causes import failure_of
 from penstock.spark.java import find_java
+from penstock.spark.settings import DEFAULTS, LOCAL_DEFAULTS, launched, set_by_user
 
-logger = logging.getLogger("penstock")
+_CONNECT_SECONDS = 10.0
 _TASK_FAILURES = 8  # a killed Python worker is a failed task; plain local mode fails the Spark job with the first
 _LOCAL = re.compile(r"local(?:\[(?P<slots>\*|\d+)(?:,\s*(?P<failures>\d+))?\])?")
 
 
 def active_session() -> Any | None:
-    """Return the active session, if any; `SparkConnectRefused` if it is a Spark Connect session."""
+    """Return this process's session, if it has one; `SparkConnectRefused` if it is a Spark Connect session."""
     sql = _pyspark_sql()
+    check_no_remote()
+    from pyspark import SparkContext
+
     found = sql.SparkSession.getActiveSession()
-    if found is not None:
-        check_classic(found)
+    if found is None and SparkContext._active_spark_context is not None:
+        return sql.SparkSession.builder.getOrCreate()  # a context of the user's, or a session of another thread
     return found
 
 
 def make_session(master: str | None = None, *, name: str = "penstock", config: Mapping[str, str] | None = None) -> Any:
-    """Make a session: quiet, in UTC, with the Java of `find_java`. An existing one is reused and keeps its master."""
+    """Make a session, with the Java of `find_java`.
+
+    What spark-submit, spark-defaults.conf or `config` say is kept; only what nobody has set is set here: quiet, in UTC,
+    on all cores of this machine. An existing session is returned as it is.
+    """
     sql = _pyspark_sql()
-    chosen = complete(master)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    check_no_remote()
     os.environ["JAVA_HOME"] = str(find_java())
-    settings = dict(_SETTINGS)
+    users = set_by_user()
+    given = {**users, **(config or {})}
+    check_not_connect(given)
+    chosen = complete(master) if master is not None else given.get("spark.master") or complete(None)
+    python = given.get("spark.pyspark.python", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", python)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    check_reachable(chosen)
+    settings = dict(DEFAULTS)
     if is_local(chosen):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": str(max(2, slots_of(chosen)))}
-    settings |= config or {}
-    builder = sql.SparkSession.builder.master(chosen).appName(name)
+        settings |= {**LOCAL_DEFAULTS, "spark.sql.shuffle.partitions": str(max(2, slots_of(complete(chosen))))}
+    settings = {key: value for key, value in settings.items() if key not in given} | dict(config or {})
+    builder = sql.SparkSession.builder.master(chosen)
+    if "spark.app.name" not in given:
+        builder = builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    try:
+        _start_jvm({**settings, "spark.master": chosen}, users)
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise SparkUnavailable(f"Spark did not start on {chosen}: {failure_of(error).message}") from error
+    if "spark.log.level" not in given:
+        session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _start_jvm(settings: Mapping[str, str], users: Mapping[str, str]) -> None:
+    """Start the JVM in a session of its own, so that signals to this process and its group do not end it first."""
+    from pyspark import SparkConf, SparkContext, java_gateway
+
+    launch_gateway: Any = java_gateway.launch_gateway
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        conf = SparkConf(loadDefaults=False)
+        for key, value in settings.items():
+            conf.set(key, value)
+        launched.update((key, value) for key, value in settings.items() if users.get(key) != value)
+        SparkContext._gateway = launch_gateway(conf, {"start_new_session": True})
+        SparkContext._jvm = SparkContext._gateway.jvm
+
+
+def check_no_remote() -> None:
+    """`SparkConnectRefused` if the environment, or a session of this process, asks for Spark Connect."""
+    for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        if os.environ.get(name):
+            raise SparkConnectRefused(f"{name} is set: this process uses Spark Connect.")
+    if os.environ.get("SPARK_API_MODE", "").lower() == "connect":
+        raise SparkConnectRefused("SPARK_API_MODE is connect: this process uses Spark Connect.")
+
+
+def check_not_connect(settings: Mapping[str, str]) -> None:
+    """`SparkConnectRefused` if settings ask for Spark Connect."""
+    if settings.get("spark.remote") or settings.get("spark.api.mode", "").lower() == "connect":
+        raise SparkConnectRefused("The settings of Spark ask for Spark Connect (spark.remote or spark.api.mode).")
+
+
+def check_reachable(master: str) -> None:
+    """`SparkUnavailable` if no standalone master listens at this address: Spark itself would try for minutes."""
+    scheme, _, places = master.partition("://")
+    if scheme != "spark":
+        return
+    failures = []
+    for place in places.split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+            return
+        except (OSError, ValueError) as error:
+            failures.append(f"{place}: {error}")
+    raise SparkUnavailable(f"There is no Spark master at {'; '.join(failures)}.")
 
 
 def has_ended(context: Any) -> bool:
@@ -104,23 +170,3 @@ def _pyspark_sql() -> Any:
     except ImportError as error:
         raise EngineMissing from error
     return sql
-
-
-_SETTINGS = {
-    "spark.scheduler.mode": "FAIR",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
-    "spark.python.daemon.module": "penstock.spark.daemon",  # new workers start in milliseconds, not seconds
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    # Rename files directly: a micro-batch takes 200 ms with this, 350 ms without.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    "spark.driver.extraJavaOptions": (
-        f"-Dlog4j2.configurationFile=file:{resources.files('penstock.spark') / 'log4j2.properties'}"
-    ),
-}

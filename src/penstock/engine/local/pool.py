@@ -59,10 +59,13 @@ def run_pool(
         list(sys.argv),
     )
     asked = threading.Event()  # an operator's stop; pool processes follow all other orders themselves
-    with (
-        open_log(url) as log,
-        running(log, "local", names, name, lambda wanted: asked.set() if wanted == "stop" else None) as run,
-    ):
+
+    def obey(wanted: str) -> bool:
+        if wanted == "stop":
+            asked.set()
+        return True
+
+    with open_log(url) as log, running(log, "local", names, name, obey) as run:
         pool = Pool(replace(hello, run=run), names, processes)
         return _run(pool, asked)
 

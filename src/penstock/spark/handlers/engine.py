@@ -1,10 +1,9 @@
-"""The Spark engine: one driver that runs handlers as time slices in the slots, and pipelines as Spark jobs."""
+"""The Spark engine: one driver that runs handlers as time slices, and pipelines and queries as Spark jobs."""
 
 from __future__ import annotations
 
 import itertools
 import logging
-import math
 import os
 import socket
 import threading
@@ -12,61 +11,53 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.core.limits import POLL_FIRST_SECONDS, POLL_MOST_SECONDS
+from penstock.core.lease import Idle
 from penstock.core.observe import everyone
 from penstock.declare.groups import declare
 from penstock.declare.pipeline import Pipeline
-from penstock.declare.portable import PortableSubscription, portable
+from penstock.declare.portable import portable
+from penstock.declare.query import Query
 from penstock.declare.subscription import Subscription
 from penstock.engine.counters import NAMES
 from penstock.engine.heartbeat import Heartbeat
+from penstock.engine.lookout import LookOut
 from penstock.engine.maintenance import Engine
-from penstock.engine.outage import patiently
-from penstock.errors import AWAY, PenstockError, SparkLost, all_errors
+from penstock.engine.outage import patiently, try_once
+from penstock.errors import AWAY, PenstockError, SparkLost, UnknownGroup, all_errors
 from penstock.log.log import Log
+from penstock.log.runs import RunCounts
 from penstock.spark import secrets
-from penstock.spark.causes import first_line
+from penstock.spark.causes import failure_of, first_line
 from penstock.spark.handlers import time_slice
-from penstock.spark.handlers.control import Counts, Switchboard
+from penstock.spark.handlers.groups import SlicedGroup, most_urgent, next_turn, wait_asleep
+from penstock.spark.handlers.stop import stop_slices
+from penstock.spark.jobs import SparkJobs
+from penstock.spark.logs import limit_connections
 from penstock.spark.session import has_ended
-
-if TYPE_CHECKING:
-    from penstock.spark.pipelines.worker import PipelineWorker
+from penstock.spark.slots import count_slots, grows
+from penstock.spark.workers import Worker, make_workers
 
 logger = logging.getLogger("penstock")
-_SHORT = 3.0  # seconds of a slice if slots are scarce
-_LONG = 30.0  # and if they are not
-_PATIENCE = 0.25  # seconds without work before a scarce slot is given up
-_RETRY_SECONDS = (0.2, 10.0)  # after a lost slice: first and longest pause; it doubles
+_SHORT, _LONG = 3.0, 30.0  # seconds of a slice if slots are scarce, and if they are not
+_PATIENCE_SHORT, _PATIENCE_LONG = 0.25, 10.0  # seconds without work before a slot is given up
+_COUNT_SECONDS = 0.5  # between two readings of the run's counts
+_SLOTS_SECONDS = 3.0  # between two countings of the slots
+_GONE_SECONDS, _AWAY_SECONDS = 5.0, 1.0  # between two looks at a deleted group, and during an outage
 _NAME = f"{socket.gethostname()}/{os.getpid()}"  # the driver's
+_OF_LEASES = ("leases", "published", "failed", "dead", "released")  # counts that the leases of a run tell
 HANDLERS, PIPELINES = "penstock-handlers", "penstock-pipelines"  # Spark's scheduling pools
 
 
-@dataclass(slots=True)
-class _Group:
-    """A group with handlers, as the driver sees it."""
-
-    subscription: Subscription
-    portable: PortableSubscription
-    key: str  # under which Python workers cache what they opened for it
-    past: Counter[str] = field(default_factory=Counter)
-    running: dict[int, Counts] = field(default_factory=dict)  # counts by slice number
-    wanted: float = 0.0  # no new slice before this time …
-    grown: float = math.inf  # … unless the log grows beyond this offset
-    pause: float = 0.0  # seconds, after a lost slice
-    began: float = 0.0  # start of its last slice
-    idle: bool = False
-
-
 class SparkEngine(Engine):
-    """The engine that runs an app on a Spark session."""
+    """The engine that runs an app on a Spark session.
 
-    tick = POLL_FIRST_SECONDS
+    `run` is its row in `runs`, through which it stops its slices and counts what they did. Without one, slices are
+    short and end by themselves.
+    """
+
     drain_look = 0.2
 
     def __init__(
@@ -76,21 +67,37 @@ class SparkEngine(Engine):
         url: str,
         subscriptions: Sequence[Subscription],
         pipelines: Sequence[Pipeline] = (),
+        queries: Sequence[Query] = (),
         *,
         until_drained: bool = False,
+        run: int | None = None,
     ) -> None:
-        super().__init__(log, [*subscriptions, *pipelines], until_drained=until_drained)
+        super().__init__(log, [*subscriptions, *pipelines, *queries], until_drained=until_drained)
         self._spark = spark
         self._context = spark.sparkContext
         self._url = secrets.hide(spark, url)
-        self._groups = [_Group(one, portable(one), uuid.uuid4().hex) for one in subscriptions]
+        limit_connections(spark)
+        self._run_id = run
+        self._groups = [SlicedGroup(one, portable(one), uuid.uuid4().hex) for one in subscriptions]
         self._heartbeat = Heartbeat()
-        self._pipelines = [self._worker(one, url) for one in pipelines]
+        self._lookout = LookOut(log)
+        self._workers = make_workers(
+            *(log, spark, url, pipelines, queries),
+            name=lambda group: f"{_NAME}/{group}",
+            heartbeat=self._heartbeat,
+            run=run,
+            until_drained=until_drained,
+        )
         self._numbers = itertools.count(1)
         self._changed = threading.Condition()
         self._quiet = False
-        self._end = 0  # of the log; updated while a group is idle
-        self._switchboard: Switchboard | None = None
+        self._slots = 1
+        self._places = 1  # tasks to have on Spark at most
+        self._servers = 0  # threads that start slices
+        self._uncounted = False  # whether slices were at work since the last reading of the counts
+        self._count_again = self._slots_again = 0.0
+        self._counts: RunCounts | None = None
+        self._jobs = SparkJobs(self._context)
 
     # --- what everybody calls ------------------------------------------------------------------------------------
 
@@ -98,163 +105,180 @@ class SparkEngine(Engine):
         """Declare the groups and start to work."""
         for group in self._groups:
             wanted = partial(declare, self._log, group.subscription, _NAME)
-            patiently(wanted, group.subscription.name, everyone, self._stopping)
-        for worker in self._pipelines:
+            patiently(wanted, group.name, everyone, self._stopping)
+        for worker in self._workers:
             worker.start()
+        if self._run_id is not None and self._groups:
+            self._counts = patiently(partial(self._log.count_run, self._run_id), "run", everyone, self._stopping)
         self._heartbeat.start()
-        conf = self._context.getConf()
-        self._switchboard = Switchboard(conf.get("spark.driver.host", "127.0.0.1"), self._on_counts)
-        for number in range(self._slots() if self._groups else 0):
-            self._thread(self._serve, f"penstock-slot-{number}")
-        for worker in self._pipelines:
-            self._thread(partial(self._pipe, worker), f"penstock-{worker.pipeline.name}")
+        self._lookout.start()
+        if self._groups:
+            self._count_slots()
+        for group in self._groups:
+            self._thread(partial(self._sleep, group), f"penstock-sleeper-{group.name}")
+        for worker in self._workers:
+            self._thread(partial(self._pipe, worker), f"penstock-{worker.served.name}")
         self._maintain()
 
     def stop(self) -> None:
         """Stop gracefully: running handlers may finish, the rest is released. Returns at once."""
-        self._stopping.set()
-        # In a thread: the caller may be a signal handler, and the interrupted thread may hold our locks.
-        threading.Thread(target=self._pass_on_stop, name="penstock-stop", daemon=True).start()
+        if not self._stopping.is_set():
+            self._stopping.set()
+            # In a thread: the caller may be a signal handler, and the interrupted thread may hold our locks.
+            threading.Thread(target=self._pass_on_stop, name="penstock-stop", daemon=True).start()
 
     def _pass_on_stop(self) -> None:
-        if self._switchboard is not None:
-            self._switchboard.stop()
-        for worker in self._pipelines:
+        for worker in self._workers:
             worker.stop()
         with self._changed:
             self._changed.notify_all()
+        for group in self._groups:
+            group.waiter.woken.set()
+        stop_slices(self._log, self._run_id, self._jobs, self._ended)
 
     def quiet(self, quiet: bool) -> None:
-        """Start no new slices; running ones end when their time is up. Pipelines continue. False to resume."""
+        """Start no new slices; running ones finish what they have claimed. Pipelines continue. False to resume."""
         self._quiet = quiet
         with self._changed:
             self._changed.notify_all()
 
     def snapshot(self) -> dict[str, dict[str, int]]:
-        """Return the counters of every group, as of the last reports."""
+        """Return the counters of every group, as of the last reading."""
         with self._changed:
-            counts = {group.subscription.name: _sum(group) for group in self._groups}
-        return counts | {one.pipeline.name: one.counters.snapshot() for one in self._pipelines}
+            counts = {group.name: self._counted(group) for group in self._groups}
+        return counts | {one.served.name: one.counters.snapshot() for one in self._workers}
+
+    def _counted(self, group: SlicedGroup) -> dict[str, int]:
+        """Leases tell even of slices that were lost; what they do not tell comes from slices that have ended."""
+        counts = {name: group.reported[name] for name in NAMES}
+        if self._counts is not None:
+            of_leases = self._counts.groups.get(group.name, Counter())
+            counts |= {name: of_leases[name] for name in _OF_LEASES}
+        return counts
 
     # --- slots ---------------------------------------------------------------------------------------------------
 
-    def _slots(self) -> int:
-        return max(1, int(self._context.defaultParallelism))
+    def _count_slots(self) -> None:
+        """Have a thread for every slot; with dynamic allocation one more, whose waiting task asks for an executor."""
+        if time.monotonic() < self._slots_again or self._stopping.is_set():
+            return
+        self._slots_again = time.monotonic() + _SLOTS_SECONDS
+        try:
+            slots, more = count_slots(self._context), grows(self._context)
+        except Exception as error:
+            raise SparkLost(f"Spark has stopped: {first_line(error)}.") from error
+        with self._changed:
+            self._slots = max(1, slots)
+            self._places = self._slots + more
+            while self._servers < self._places:
+                self._thread(partial(self._serve, self._servers), f"penstock-slot-{self._servers}")
+                self._servers += 1
 
-    def _serve(self) -> None:
+    def _serve(self, place: int) -> None:
         """Serve one slot: run slice after slice, for the group that has the fewest."""
-        self._context.setLocalProperty("spark.scheduler.pool", HANDLERS)
-        while (group := self._next()) is not None:
-            number = next(self._numbers)
-            ticket = self._ticket(group, number)
-            with self._changed:
-                group.running[number] = {}
-                group.began = time.monotonic()
+        while (begun := self._next(place)) is not None:
+            group, ticket = begun
             report = self._run(group, ticket)
             with self._changed:
-                counts = group.running.pop(number)
-                group.past.update(counts if report is None else report.counts)
-                self._plan(group, report)
+                group.end(ticket.number, report)
                 self._changed.notify_all()
             if report is not None and report.error is not None:
                 code, message = report.error
                 raise all_errors().get(code, PenstockError)(message)
 
-    def _next(self) -> _Group | None:
-        """Wait for a group that may work, and return it; None when stopping."""
+    def _next(self, place: int) -> tuple[SlicedGroup, time_slice.Ticket] | None:
+        """Wait for a group that may work, and begin a slice of it; None when stopping, or when this slot is gone."""
         with self._changed:
             while not self._stopping.is_set():
-                ready = self._ready()
-                if ready:
-                    return min(ready, key=lambda one: (len(one.running), one.began))
-                self._changed.wait(POLL_FIRST_SECONDS)
+                if place >= self._places and place == self._servers - 1:
+                    self._servers -= 1
+                    return None
+                group = None if self._quiet or place >= self._places else most_urgent(self._groups, self._room())
+                if group is not None:
+                    self._uncounted = True
+                    return group, self._ticket(group)
+                self._changed.wait(next_turn(self._groups))
         return None
 
-    def _ready(self) -> list[_Group]:
-        if self._quiet:
-            return []
-        now, room = time.monotonic(), not self._crowded()
-        return [
-            one
-            for one in self._groups
-            if (one.wanted <= now or self._end > one.grown) and (not one.running or (room and not one.idle))
-        ]
-
-    def _crowded(self) -> bool:
-        """Whether a second slice of a group would take the slot that a busy pipeline needs."""
+    def _room(self) -> bool:
+        """Whether a group may have a second slice: not if it would take the slot that a busy pipeline needs."""
         running = sum(len(one.running) for one in self._groups)
-        busy = sum(one.busy for one in self._pipelines)
-        return busy > 0 and running >= max(1, self._slots() - 1)
+        busy = sum(one.busy for one in self._workers)
+        return busy == 0 or running < max(1, self._slots - 1)
 
-    def _ticket(self, group: _Group, number: int) -> time_slice.Ticket:
-        assert self._switchboard is not None
-        scarce = len(self._groups) + len(self._pipelines) > self._slots()
-        seconds, patience = (_SHORT, _PATIENCE) if scarce else (_LONG, _LONG)
-        line = self._switchboard.line
-        return time_slice.Ticket(number, group.key, self._url, group.portable, seconds, patience, line)
+    def _ticket(self, group: SlicedGroup) -> time_slice.Ticket:
+        number = next(self._numbers)
+        only = group.begin(number)
+        scarce = len(self._groups) + len(self._workers) > self._slots
+        seconds = _SHORT if scarce or self._run_id is None else _LONG
+        patience = _PATIENCE_SHORT if scarce or not only else _PATIENCE_LONG
+        return time_slice.Ticket(number, group.key, self._url, group.portable, seconds, patience, self._run_id)
 
-    def _run(self, group: _Group, ticket: time_slice.Ticket) -> time_slice.SliceReport | None:
+    def _run(self, group: SlicedGroup, ticket: time_slice.Ticket) -> time_slice.SliceReport | None:
         """Run one slice as a Spark job of one task; None if the Spark job failed, whatever the cause."""
-        self._context.setJobDescription(f"{group.subscription.name}: slice {ticket.number}")
         try:
-            (report,) = self._context.parallelize([ticket], 1).mapPartitions(time_slice.work).collect()
+            self._context.setLocalProperty("spark.scheduler.pool", HANDLERS)
+            with self._jobs.job(f"{group.name}: slice {ticket.number}"):
+                (report,) = self._context.parallelize([ticket], 1).mapPartitions(time_slice.work).collect()
         except Exception as error:
             if has_ended(self._context):
                 raise SparkLost(f"Spark has stopped: {first_line(error)}.") from error
-            logger.warning("%s: a slice was lost: %s", group.subscription.name, first_line(error))
+            if not self._stopping.is_set():
+                logger.warning("%s: a slice was lost: %s", group.name, failure_of(error).message)
             return None
         assert isinstance(report, time_slice.SliceReport)
         return report
 
-    def _plan(self, group: _Group, report: time_slice.SliceReport | None) -> None:
-        """Decide when the group may have its next slice."""
-        group.pause = 0.0 if report is not None else min(max(_RETRY_SECONDS[0], 2 * group.pause), _RETRY_SECONDS[1])
-        idle = None if report is None else report.idle
-        group.idle, group.grown, nap = idle is not None, math.inf, group.pause
-        if idle is not None:
-            waits = idle.paused or idle.horizon < idle.end  # for an operator, or for an append that is still open
-            nap = POLL_MOST_SECONDS if waits else math.inf if idle.seconds is None else idle.seconds
-            group.grown = idle.end
-        group.wanted = time.monotonic() + nap
+    def _sleep(self, group: SlicedGroup) -> None:
+        """Watch the log for a group without work, and wake it when a claim may find something."""
+        while (idle := wait_asleep(group, self._changed, self._stopping)) is not None:
+            self._lookout.wait(group.waiter, idle, self._stopping)
+            found = None if self._stopping.is_set() else self._idle(group)
+            with self._changed:
+                group.asleep = found
+                self._changed.notify_all()
 
-    def _on_counts(self, number: int, counts: Counts) -> None:
-        with self._changed:
-            for group in self._groups:
-                if number in group.running:
-                    group.running[number] = counts
+    def _idle(self, group: SlicedGroup) -> Idle | None:
+        """Look whether there is work for the group, so that appends to other streams start no slices."""
+        one = group.subscription
+        try:
+            return self._log.idle(one.stream, one.group)
+        except UnknownGroup:  # deleted during the run: whoever recreates it chooses its start
+            return Idle(None, seconds=_GONE_SECONDS)
+        except AWAY:
+            return Idle(None, seconds=_AWAY_SECONDS)
 
     # --- pipelines and the rest ----------------------------------------------------------------------------------
 
-    def _worker(self, pipeline: Pipeline, url: str) -> PipelineWorker:
-        from penstock.spark.pipelines.worker import PipelineWorker  # imports what only DataFrames need
-
-        return PipelineWorker(self._log, self._spark, url, pipeline, f"{_NAME}/{pipeline.group}", self._heartbeat)
-
-    def _pipe(self, worker: PipelineWorker) -> None:
+    def _pipe(self, worker: Worker) -> None:
         self._context.setLocalProperty("spark.scheduler.pool", PIPELINES)
         worker.run()
 
+    def _may_be_drained(self) -> bool:
+        return all(worker.caught_up for worker in self._workers)
+
     def _tick(self) -> None:
-        self._wake_sleepers()
+        if not self._groups:
+            return
+        self._count_slots()
+        if self._uncounted and time.monotonic() >= self._count_again:
+            self._count_again = time.monotonic() + _COUNT_SECONDS
+            with self._changed:
+                self._uncounted = any(one.running for one in self._groups)
+            self._read_counts()
+
+    def _read_counts(self) -> None:
+        if self._counts is not None:
+            try_once(self._counts.read, "run")
+
+    def _fail(self, error: BaseException) -> None:
+        """Spark that ends while we stop, by a signal to all processes, is no error: leases expire or are released."""
+        if isinstance(error, SparkLost) and self._stopping.is_set():
+            logger.warning("%s", error)
+            return
+        super()._fail(error)
 
     def _close(self) -> None:
-        if self._switchboard is not None:
-            self._switchboard.close()
+        self._read_counts()
+        self._lookout.stop()
         self._heartbeat.stop()
-
-    def _wake_sleepers(self) -> None:
-        """Wake idle groups when the log grows."""
-        if all(one.running or one.grown == math.inf for one in self._groups):
-            return
-        with suppress(*AWAY):
-            end = self._log.end()
-            with self._changed:
-                self._end = end
-                self._changed.notify_all()
-
-
-def _sum(group: _Group) -> dict[str, int]:
-    counts = group.past.copy()
-    for running in group.running.values():
-        counts.update(running)
-    return {name: counts[name] for name in NAMES}

@@ -1,19 +1,22 @@
 """A time slice: a Spark task that works for a group of handlers for some seconds. It is sent no lease.
 
 It claims, handles and settles on its own connection. Whatever Spark does with the task (retry, run twice, cancel), each
-claim has its own token and counts as its own attempt.
+claim has its own token and counts as its own attempt. What its run should do comes with every claim; a slice that has
+heard nothing for a second asks. So no port is needed to stop it.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import signal
 import socket
 import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,13 +29,10 @@ from penstock.engine.heartbeat import Heartbeat
 from penstock.engine.thread_switch import quick_turns
 from penstock.engine.worker import Worker
 from penstock.errors import PenstockError
-from penstock.log.log import Log
-from penstock.log.open import open_log
-from penstock.spark import secrets
-from penstock.spark.handlers.control import Caller, Counts, Line
+from penstock.spark.logs import log_at
 
-_KEPT = 4  # groups whose processes and connections a Python worker keeps between slices
-_REPORT_SECONDS = 0.25
+_ASK_SECONDS = 1.0  # without news of what the run should do, before a slice asks
+_KEPT = 4  # groups whose handler processes a Python worker keeps between slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,16 @@ class Ticket:
     subscription: PortableSubscription
     seconds: float
     patience: float  # seconds without work before the slice ends
-    line: Line
+    run: int | None  # whose leases they are; None if the run has no row
 
 
 @dataclass(frozen=True, slots=True)
 class SliceReport:
     """What a slice did, and why it ended early, if it did."""
 
-    counts: Counts
-    idle: Idle | None = None  # the last claim, if it found nothing
+    counts: dict[str, int]
+    idle: Idle | None = None  # what the last claim said, if the slice ended because there was nothing to do
+    unwanted: bool = False  # the run should be quiet, or stop
     error: tuple[str, str] | None = None  # code and message of an error that stops the engine
 
 
@@ -64,16 +65,17 @@ def work(tickets: Iterable[Ticket]) -> Iterator[SliceReport]:
 
 
 def run_slice(ticket: Ticket) -> SliceReport:
-    """Work for a group until time is up, there is nothing to do, or the driver says stop."""
+    """Work for a group until time is up, there is nothing to do, or the run should stop."""
     counters = Counters()
+    _leave_signals_to_the_driver()
     try:
         kept = _warm(ticket)
         ending = _Ending(ticket, kept.worker)
         kept.worker.observers = Observers(counters, kept.failures, parent=everyone)
         kept.worker.until = ending
+        kept.worker.follow = ending.follow
         kept.worker.again()
-        caller = Caller(ticket.line, ticket.number, kept.worker.stop)
-        with _Reporting(caller, counters), quick_turns():
+        with quick_turns(), ending.listening():
             kept.worker.work()
     except PenstockError as error:
         _forget(ticket)
@@ -81,7 +83,13 @@ def run_slice(ticket: Ticket) -> SliceReport:
     except BaseException:
         _forget(ticket)
         raise
-    return SliceReport(counters.snapshot(), kept.worker.idle)
+    return SliceReport(counters.snapshot(), kept.worker.idle if ending.tired else None, ending.unwanted)
+
+
+def _leave_signals_to_the_driver() -> None:
+    """A SIGTERM to all processes of a run is the driver's to handle: it stops its slices, which release their work."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 class _Ending:
@@ -92,6 +100,9 @@ class _Ending:
         self._worker = worker
         self._end = time.monotonic() + ticket.seconds
         self._idle_since: float | None = None
+        self._heard = 0.0  # when it last heard what the run should do
+        self.unwanted = False  # the run should be quiet, or stop
+        self.tired = False  # there was nothing to do for too long
 
     def __call__(self) -> bool:
         now = time.monotonic()
@@ -99,30 +110,41 @@ class _Ending:
             self._idle_since = None
         elif self._idle_since is None:
             self._idle_since = now
-        waited = 0.0 if self._idle_since is None else now - self._idle_since
-        return now >= self._end or waited > self._ticket.patience
+        self.tired = self._idle_since is not None and now - self._idle_since > self._ticket.patience
+        return self.unwanted or self.tired or now >= self._end
 
+    def follow(self, wanted: str) -> None:
+        """Stop at once, or claim nothing new, if that is what the run should do."""
+        self._heard = time.monotonic()
+        if wanted == "stop":
+            self._worker.stop()
+        self.unwanted = wanted != "run"
 
-class _Reporting:
-    """A thread that sends the counts to the driver."""
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Ask what the run should do whenever claims have not told for a while: handlers may take long."""
+        if self._ticket.run is None:
+            yield
+            return
+        self._ask(self._ticket.run)
+        over = threading.Event()
+        thread = threading.Thread(target=self._listen, args=(self._ticket.run, over), name="penstock-orders")
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
-    def __init__(self, caller: Caller, counters: Counters) -> None:
-        self._caller = caller
-        self._counters = counters
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="penstock-telling", daemon=True)
+    def _listen(self, run: int, over: threading.Event) -> None:
+        while not over.wait(max(0.0, self._heard + _ASK_SECONDS - time.monotonic())):
+            if time.monotonic() >= self._heard + _ASK_SECONDS:
+                self._ask(run)
 
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._caller.close()
-
-    def _run(self) -> None:
-        while not self._ended.wait(_REPORT_SECONDS):
-            self._caller.report(self._counters.snapshot())
+    def _ask(self, run: int) -> None:
+        self._heard = time.monotonic()
+        with suppress(PenstockError):  # an outage is the worker's to report
+            self.follow(self._worker.log.wanted_of_run(run) or "run")
 
 
 # --- what is kept between slices -------------------------------------------------------------------------------------
@@ -130,7 +152,6 @@ class _Reporting:
 
 @dataclass(slots=True)
 class _Kept:
-    log: Log
     heartbeat: Heartbeat
     worker: Worker
     failures: FailureLog = field(default_factory=FailureLog)
@@ -138,7 +159,6 @@ class _Kept:
     def close(self) -> None:
         self.worker.close()
         self.heartbeat.stop()
-        self.log.close()
 
 
 _kept: OrderedDict[tuple[int, str], _Kept] = OrderedDict()  # by pid: a forked process must not use its parent's
@@ -160,12 +180,13 @@ def _made(ticket: Ticket) -> _Kept:
     known = set(sys.path)
     sys.path[:0] = [one for one in ticket.subscription.path if one not in known]
     subscription = ticket.subscription.load()
-    log = open_log(secrets.reveal(ticket.url), migrate=False)
+    log = log_at(ticket.url)
     log.store.warm()
     heartbeat = Heartbeat()
     heartbeat.start()
     gc.freeze()  # modules are never garbage: keep the collector from scanning them
-    return _Kept(log, heartbeat, Worker(log, subscription, f"{place()}/{subscription.group}", heartbeat, everyone))
+    name = f"{place()}/{subscription.group}"
+    return _Kept(heartbeat, Worker(log, subscription, name, heartbeat, everyone, run_id=ticket.run))
 
 
 def _forget(ticket: Ticket) -> None:

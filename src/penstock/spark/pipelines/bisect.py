@@ -1,137 +1,206 @@
 """Find the poisonous events of a batch: split it until they are alone; all others succeed.
 
-The function sees every piece as a batch of its own. Pieces are run from left to right, so that what is not reached
-within `PIPELINE_JOBS` is the end of the lease, and is released as one range.
+Where one Spark job can tell all its pieces that fail (see `read_once`), every round is one Spark job over what is still
+suspect. Otherwise the function sees every piece as a batch of its own, a few of them side by side.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 
-from penstock.core.lease import Failure, LeaseRow
+from penstock.core.lease import Failure, LeaseRow, split_released
 from penstock.core.limits import PIPELINE_JOBS
 from penstock.spark.arrow import parts
+from penstock.spark.causes import AWAY
+from penstock.spark.pipelines.pieces import Span, around, evenly, pieces_of, span_of, spread
+from penstock.spark.pipelines.sinks.base import Aside
 from penstock.spark.pipelines.spark_jobs import SparkJobFailed
 
-_PARTITIONS = 8  # of a piece's DataFrame: the one that fails is the next piece
+SIDE_BY_SIDE = 4  # Spark jobs
+_PARTITIONS = 8  # of a Spark job over one piece: the one that fails is the next piece
 _CUTS = 4  # pieces, if it is not known where it failed
+_PIECES = 16  # of a Spark job that tells all pieces that fail
+_TRIES = 3  # of an event alone, if its tasks are lost without a cause
 
 
 @dataclass(slots=True)
 class Result:
-    """What a Spark job staged, and the events that the function itself failed."""
+    """What a Spark job staged, the events that the function itself failed, and the pieces that were not done."""
 
-    aside: list[Any] = field(default_factory=list)
+    aside: list[Aside] = field(default_factory=list)
     failed: dict[int, Failure] = field(default_factory=dict)
-
-    def add(self, other: Result) -> None:
-        self.aside += other.aside
-        self.failed |= other.failed
+    skipped: dict[int, Failure | None] = field(default_factory=dict)  # by partition: why, if known
+    once: bool = False  # each partition holds the results of its own piece: see `read_once`
 
 
 @dataclass(slots=True)
-class Worked(Result):
-    """The result of a lease. Members from index `rest` on were not reached; None if all were."""
+class Worked:
+    """The result of a lease."""
 
-    rest: int | None = None
-    members: Sequence[int] = ()  # offsets; only known if the lease was split
+    aside: list[Aside] = field(default_factory=list)
+    failed: dict[int, Failure] = field(default_factory=dict)
+    released: set[int] = field(default_factory=set)  # members that were not reached
+    members: list[int] = field(default_factory=list)  # offsets; known only if something failed
     away: Failure | None = None  # why it stopped, if no event is to blame
 
-    def upto(self, row: LeaseRow) -> int | None:
-        """Return the offset where the finished part of a range ends."""
-        if row.offsets is not None or self.rest is None:
-            return row.high
-        return self.members[self.rest - 1] if self.rest else row.low
+    @property
+    def nothing_done(self) -> bool:
+        return bool(self.released) and len(self.released) == len(self.members)
 
-    def released(self, row: LeaseRow) -> frozenset[int]:
-        """Return the members of a list lease that were not reached."""
-        if row.offsets is None or self.rest is None:
-            return frozenset()
-        return frozenset(self.members[self.rest :])
+    def back(self, row: LeaseRow) -> tuple[int | None, frozenset[int]]:
+        """Return where the finished part of a range ends, and which members before that are released."""
+        if row.offsets is not None or not self.released:
+            return row.high, frozenset(self.released)
+        assert row.low is not None and row.high is not None
+        return split_released(self.members, self.released, row.low, row.high, self.failed.keys())
 
 
 # Runs one Spark job: takes part of a lease, its partitions, and how many tasks may fail.
 SparkJob = Callable[[LeaseRow, Sequence[LeaseRow], int], Result]
 
 
-def isolate(
-    row: LeaseRow,
-    partitions: int,
-    spark_job: SparkJob,
-    members_of: Callable[[LeaseRow], list[int]],
-    stopped: Callable[[], bool],
-) -> Worked:
-    """Run a lease; if that fails, split it until the culprits are alone."""
-    worked = Worked()
-    pieces = parts(row, partitions)
-    try:
-        worked.add(spark_job(row, pieces, 1 if row.members == 1 else 0))
-        return worked
-    except SparkJobFailed as error:
-        worked.members = members = members_of(row)
-        if error.away or stopped():
-            worked.rest, worked.away = 0, error.failure if error.away else None
-            return worked
-        if len(members) == 1:
-            worked.failed[members[0]] = error.failure
-            return worked
-        waiting = list(reversed(list(_cut(members, 0, len(members), pieces, error.partition))))
-    for _ in range(PIPELINE_JOBS - 1):
-        if not waiting or stopped():
-            break
-        first, last = waiting.pop()
-        piece = _piece(row, members, first, last)
-        pieces = list(_partitions(row, members, first, last))
+class Isolation:
+    """The search for what fails in one lease."""
+
+    def __init__(
+        self,
+        row: LeaseRow,
+        spark_job: SparkJob,
+        members_of: Callable[[LeaseRow], list[int]],
+        stopped: Callable[[], bool],
+        side_by_side: int = SIDE_BY_SIDE,
+    ) -> None:
+        self._row = row
+        self._spark_job = spark_job
+        self._members_of = members_of
+        self._stopped = stopped
+        self._side_by_side = side_by_side
+        self._worked = Worked()
+        self._waiting: list[Span] = []  # suspect, and not done yet
+        self._together = False  # one Spark job tells all its pieces that fail
+        self._given_up = False
+        self._tries: Counter[int] = Counter()
+        self.spark_jobs = 0
+
+    def run(self, partitions: int, known: SparkJobFailed | None = None) -> Worked:
+        """Run a lease; if that fails, or is `known` to fail, split it until the culprits are alone."""
+        pieces = parts(self._row, partitions)
+        self._together = known is not None
         try:
-            worked.add(spark_job(piece, pieces, 1 if last - first == 1 else 0))
+            if known is not None:
+                raise known
+            result = self._start(self._row, pieces)
         except SparkJobFailed as error:
-            if error.away or stopped():
-                waiting.append((first, last))
-                worked.away = error.failure if error.away else None
-                break
-            if last - first == 1:
-                worked.failed[members[first]] = error.failure
+            self._learn_members()
+            self._judge((0, len(self._worked.members)), pieces, error)
+        else:
+            if result.skipped:
+                self._learn_members()
+            self._take([span_of(one, self._worked.members) for one in pieces], result)
+        while self._waiting and self._goes_on():
+            if self._together:
+                self._run_together()
             else:
-                waiting += reversed(list(_cut(members, first, last, pieces, error.partition)))
-    worked.rest = waiting[-1][0] if waiting else None
-    return worked
+                self._run_side_by_side()
+        self._worked.released = {self._worked.members[place] for span in self._waiting for place in range(*span)}
+        return self._worked
 
+    def _learn_members(self) -> None:
+        self._worked.members = self._members_of(self._row)
 
-def _cut(
-    members: Sequence[int], first: int, last: int, pieces: Sequence[LeaseRow], failed: int | None
-) -> Iterator[tuple[int, int]]:
-    """Split around the partition that failed: before it, itself, after it; if unknown, into equal pieces."""
-    bounds = {first, last}
-    if failed is not None and len(pieces) > 1:
-        piece = pieces[failed]
-        low, high = (piece.offsets[0] - 1, piece.offsets[-1]) if piece.offsets else (piece.low, piece.high)
-        assert low is not None and high is not None
-        bounds |= {min(max(bisect_right(members, bound), first), last) for bound in (low, high)}
-    if len(bounds) == 2:
-        bounds |= {first + (last - first) * step // _CUTS for step in range(_CUTS)}
-    yield from pairwise(sorted(bounds))
+    def _goes_on(self) -> bool:
+        enough = self.spark_jobs >= PIPELINE_JOBS
+        return not (enough or self._given_up or self._worked.away is not None or self._stopped())
 
+    def _start(self, piece: LeaseRow, pieces: Sequence[LeaseRow]) -> Result:
+        self.spark_jobs += 1
+        return self._spark_job(piece, pieces, 1 if piece.members == 1 else 0)
 
-def _partitions(row: LeaseRow, members: Sequence[int], first: int, last: int) -> Iterator[LeaseRow]:
-    count = min(_PARTITIONS, last - first)
-    bounds = [first + (last - first) * step // count for step in range(count + 1)]
-    for low, high in pairwise(bounds):
-        yield _piece(row, members, low, high)
+    def _pieces(self, spans: Sequence[Span]) -> list[LeaseRow]:
+        return pieces_of(self._row, self._worked.members, spans)
 
+    # --- rounds --------------------------------------------------------------------------------------------------
 
-def _piece(row: LeaseRow, members: Sequence[int], first: int, last: int) -> LeaseRow:
-    """Return the part of a lease that holds members[first:last]."""
-    if row.offsets is not None:
-        return replace(row, offsets=list(members[first:last]), members=last - first)
-    return replace(
-        row,
-        low=members[first - 1] if first else row.low,
-        high=members[last - 1] if last < len(members) else row.high,
-        members=last - first,
-        found=None,
-        whole=row.whole and row.lanes == 1,
-    )
+    def _run_together(self) -> None:
+        """Run one Spark job over the first suspects, all of them cut."""
+        suspects, self._waiting = self._waiting[: _PIECES // 2], self._waiting[_PIECES // 2 :]
+        spans = spread(suspects, _PIECES)
+        try:
+            result = self._start(self._row, self._pieces(spans))
+        except SparkJobFailed as error:
+            self._waiting = sorted([*suspects, *self._waiting])
+            self._together = False
+            self._blames_nobody(error)
+        else:
+            self._take(spans, result)
+
+    def _run_side_by_side(self) -> None:
+        """Run Spark jobs over suspects, a few at a time, from left to right."""
+        running: dict[Future[Result], tuple[Span, list[Span]]] = {}
+        with ThreadPoolExecutor(self._side_by_side, thread_name_prefix="penstock-search") as pool:
+            while running or self._waiting:
+                while self._waiting and len(running) < self._side_by_side and self._goes_on() and not self._together:
+                    span = self._waiting.pop(0)
+                    spans = evenly(span, _PARTITIONS)
+                    (piece,) = self._pieces([span])
+                    self.spark_jobs += 1
+                    tolerated = 1 if piece.members == 1 else 0
+                    running[pool.submit(self._spark_job, piece, self._pieces(spans), tolerated)] = span, spans
+                if not running:
+                    return
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    span, spans = running.pop(done)
+                    try:
+                        self._take(spans, done.result())
+                    except SparkJobFailed as error:
+                        self._judge(span, self._pieces(spans), error)
+
+    # --- judgements ----------------------------------------------------------------------------------------------
+
+    def _take(self, spans: Sequence[Span], result: Result) -> None:
+        """Keep what a Spark job did; what it skipped is suspect, or to blame if it is one event."""
+        self._worked.aside += result.aside
+        self._worked.failed |= result.failed
+        for place, failure in result.skipped.items():
+            self._together = True
+            first, last = spans[place]
+            if failure is not None and failure.code in AWAY:
+                self._worked.away = failure
+            if last - first == 1 and self._is_to_blame(first, failure):
+                assert failure is not None
+                self._worked.failed[self._worked.members[first]] = failure
+            elif last > first:
+                self._waiting.append((first, last))
+        self._waiting.sort()
+
+    def _is_to_blame(self, place: int, failure: Failure | None) -> bool:
+        """Whether an event alone failed by itself. A process may die for other reasons, so it must die twice."""
+        if self._worked.away is not None:
+            return False
+        self._tries[place] += 1
+        if failure is None:  # lost to a twin, or Spark does not say
+            self._given_up = self._tries[place] >= _TRIES
+            return False
+        return failure.code != "process_died" or self._tries[place] > 1
+
+    def _judge(self, span: Span, pieces: Sequence[LeaseRow], error: SparkJobFailed) -> None:
+        """Blame an event that was alone in a Spark job that failed; cut what was not."""
+        first, last = span
+        if self._blames_nobody(error) or self._stopped():
+            self._waiting.append(span)
+        elif last - first == 1:
+            self._worked.failed[self._worked.members[first]] = error.failure
+        else:
+            known = error.partition is not None and len(pieces) > 1
+            failed = span_of(pieces[error.partition or 0], self._worked.members) if known else None
+            self._waiting += around(span, failed, _CUTS)
+        self._waiting.sort()
+
+    def _blames_nobody(self, error: SparkJobFailed) -> bool:
+        if error.away:
+            self._worked.away = error.failure
+        self._given_up = self._given_up or error.lost
+        return error.away or error.lost

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from penstock.core import codec
@@ -10,7 +11,7 @@ from penstock.errors import InvalidPipeline
 
 ERROR: Final = "_error"
 OFFSET: Final = "offset"
-_TEXT: Final = 1_000  # characters of an error: the driver holds those of a whole batch
+TEXT_LENGTH: Final = 1_000  # characters of an error: the driver holds those of a whole batch
 
 
 def check_result(result: Any, function: str) -> Any:
@@ -30,26 +31,12 @@ def check_result(result: Any, function: str) -> Any:
     return schema
 
 
-def failures(result: Any, piece: LeaseRow) -> dict[int, Failure]:
-    """Collect the failed events of a piece of a lease, each with one of its errors."""
-    from pyspark.sql import functions as f
-
-    text = f.substring(f.col(ERROR).cast("string"), 1, _TEXT)
-    failed = result.where(f.col(ERROR).isNotNull()).groupBy(OFFSET).agg(f.min(text).alias(ERROR))
-    found = {row[OFFSET]: row[ERROR] for row in failed.collect()}
-    unknown = [offset for offset in found if not _within(offset, piece)]
+def failures_of(errors: Mapping[int, str], piece: LeaseRow) -> dict[int, Failure]:
+    """Make the failures of a piece's events; `InvalidPipeline` if an event is not in it."""
+    unknown = [offset for offset in errors if not _within(offset, piece)]
     if unknown:
         raise InvalidPipeline(f"A row with `_error` has the offset {unknown[0]}, which is not in the batch.")
-    return {offset: Failure("error", codec.error_text(error)) for offset, error in found.items()}
-
-
-def succeeded(spark: Any, result: Any, failed: dict[int, Failure]) -> Any:
-    """Return the rows of all other events; of a failed event no row is kept."""
-    rows = result.where(f"{ERROR} is null").drop(ERROR)
-    if not failed:
-        return rows
-    offsets = spark.createDataFrame([(offset,) for offset in failed], "failed bigint")
-    return rows.join(offsets, rows[OFFSET] == offsets["failed"], "left_anti")
+    return {offset: Failure("error", codec.error_text(error)) for offset, error in errors.items()}
 
 
 def _within(offset: int | None, piece: LeaseRow) -> bool:

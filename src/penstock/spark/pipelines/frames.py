@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from penstock.core.lease import LeaseRow
+from penstock.spark import plans
 from penstock.spark.arrow import EVENTS_DDL, read_claimed
 from penstock.spark.logs import log_at
+from penstock.spark.pipelines.read_once import skips
 
 CLAIMED_DDL = f"{EVENTS_DDL}, attempts int"
 _TYPES = dict(one.strip().split(" ", 1) for one in CLAIMED_DDL.replace("string,string", "string;string").split(","))
@@ -24,14 +26,16 @@ logger = logging.getLogger("penstock")
 def frame(spark: Any, safe_url: str, pieces: Sequence[LeaseRow], columns: Sequence[str] = COLUMNS) -> Any:
     """Make a DataFrame with one partition per piece of a lease.
 
-    The content of a lease never changes, so a task that Spark runs again reads the same events.
+    The content of a lease never changes, so a task that Spark runs again reads the same events, or none: see
+    `read_once`.
     """
     listed = list(pieces)
     wanted = [name for name in COLUMNS if name in columns]
 
     def read(batches: Iterator[Any]) -> Iterator[Any]:
+        skipping = skips()
         for batch in batches:
-            for place in batch.column(0).to_pylist():
+            for place in () if skipping else batch.column(0).to_pylist():
                 yield from read_claimed(log_at(safe_url), listed[place], wanted)
 
     found = spark.range(0, len(listed), 1, len(listed)).mapInArrow(read, _ddl(wanted))
@@ -47,13 +51,10 @@ def used_columns(spark: Any, function: Callable[[Any], Any]) -> Sequence[str]:
     """Return the columns that a function uses, according to Spark's plan; all if that cannot be read."""
     probe = spark.range(1).mapInArrow(lambda batches: batches, CLAIMED_DDL)
     try:
-        plan = function(probe)._jdf.queryExecution().optimizedPlan()
-        ours, asked = _ids(plan, set()), set(_attributes(plan.output()))
-        asked |= set(_references(plan))
+        used = plans.used_columns(function(probe)._jdf.queryExecution().optimizedPlan(), _is_ours)
     except Exception as error:  # the function runs an action, or the Spark version differs
         logger.debug("reading all columns: %s", error)
         return COLUMNS
-    used = {name for key, name in ours if key in {key for key, _ in asked}}
     return [name for name in COLUMNS if name in used or name == "offset"]
 
 
@@ -69,36 +70,7 @@ def _column(name: str, wanted: Sequence[str]) -> Any:
     return f.raise_error(f.lit(f"{UNREAD}{name}")).cast(_TYPES[name].replace(";", ",")).alias(name)
 
 
-# --- Spark's plan ----------------------------------------------------------------------------------------------------
-
-
 def _is_ours(plan: Any) -> bool:
     """Whether this is the node that reads events: a Python function over a range."""
     children = plan.children()
-    return _kind(plan) == "MapInArrow" and children.size() == 1 and _kind(children.apply(0)) == "Range"
-
-
-def _ids(plan: Any, found: set[tuple[int, str]]) -> set[tuple[int, str]]:
-    if _is_ours(plan):
-        return found | set(_attributes(plan.output()))
-    for place in range(plan.children().size()):
-        found = _ids(plan.children().apply(place), found)
-    return found
-
-
-def _references(plan: Any) -> Iterator[tuple[int, str]]:
-    if _is_ours(plan):
-        return
-    yield from _attributes(plan.references().toSeq())
-    for place in range(plan.children().size()):
-        yield from _references(plan.children().apply(place))
-
-
-def _attributes(some: Any) -> Iterator[tuple[int, str]]:
-    for place in range(some.size()):
-        one = some.apply(place)
-        yield int(one.exprId().id()), str(one.name())
-
-
-def _kind(plan: Any) -> str:
-    return str(plan.getClass().getSimpleName())
+    return plans.kind(plan) == "MapInArrow" and children.size() == 1 and plans.kind(children.apply(0)) == "Range"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from penstock.core.limits import STATEMENT_BYTES
 from penstock.errors import InvalidOption, UnknownGroup
 from penstock.log import groups, partitions
 from penstock.log.transact import Transaction
@@ -25,6 +25,9 @@ _PUSHED = {
     "dead": {"offset", "event_type", "created_at", "group_name"},
     "attempts": {"offset", "event_type", "group_name"},
 }
+
+_BY_OFFSET = ("events", "dead")  # one row for each offset, read in its order
+_FIRST_ROWS = 1_000  # of a partition; from then on their size is known
 
 
 @dataclass(slots=True)
@@ -55,10 +58,9 @@ class PenstockReader(DataSourceReader):
         log.store.check_arrow()  # fail here, not in a task
         with log.store.transaction(write=False) as tx:
             if self._options.what == "events":
-                return [Piece(low, high, None) for low, high in self._ranges(tx, 1)]
-            found = self._groups(tx)
-            ranges = self._ranges(tx, max(1, len(found)))
-            return [Piece(low, high, group) for group in found for low, high in ranges]
+                return [Piece(low, high, None) for low, high in self._ranges(tx)]
+            ranges = self._ranges(tx)
+            return [Piece(low, high, group) for group in self._groups(tx) for low, high in ranges]
 
     def _groups(self, tx: Transaction) -> list[int]:
         options, wanted = self._options, self._wanted.groups
@@ -69,7 +71,7 @@ class PenstockReader(DataSourceReader):
                 raise UnknownGroup(f"There is no group {options.group!r} on {options.stream!r}.")
         return [one.group_id for one in known if wanted is None or one.group_name in wanted]
 
-    def _ranges(self, tx: Transaction, shares: int) -> list[tuple[int, int]]:
+    def _ranges(self, tx: Transaction) -> list[tuple[int, int]]:
         options, wanted = self._options, self._wanted
         low, high = partitions.bounds(
             tx, options.stream, after=wanted.after, upto=wanted.upto, since=wanted.since, until=wanted.until
@@ -78,8 +80,9 @@ class PenstockReader(DataSourceReader):
             return []
         if options.partitions is None and options.what in ("dead", "attempts"):
             return [(low, high)]  # exception rows are few, and may be anywhere
-        pieces = options.partitions or -(-2 * (os.cpu_count() or 1) // shares)
-        return partitions.cut(tx, options.stream, low, high, pieces, exactly=options.partitions is not None)
+        if options.partitions is not None:
+            return partitions.cut(tx, options.stream, low, high, options.partitions, exactly=True)
+        return partitions.cut_by_size(tx, options.stream, low, high, payloads="payload" in self._schema.names)
 
     # --- in the tasks --------------------------------------------------------------------------------------------
 
@@ -91,16 +94,37 @@ class PenstockReader(DataSourceReader):
 
         options = self._options
         machine.check_here(options.url, self._driver)
-        columns = list(shapes.types_of(options.what))
-        places = [columns.index(name) for name in self._schema.names]
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        block, params = f"source.{options.what}", self._params(partition)
-        log = log_at(options.url)
-        for piece in log.store.read_pieces(block, **params):
-            if isinstance(piece, list):
-                yield shapes.from_rows(piece, places, schema)
+        if options.what in _BY_OFFSET:
+            yield from self._in_statements(partition, schema)
+        else:
+            yield from list(self._statement(schema, self._params(partition)))
+
+    def _in_statements(self, piece: Piece, schema: Any) -> Iterator[Any]:
+        """Read in statements that bring about `STATEMENT_BYTES` each, and end before Spark gets what they brought."""
+        low, most = piece.low, _FIRST_ROWS
+        wanted = schema if "offset" in schema.names else schema.append(_offset_field())
+        while True:
+            batches = list(self._statement(wanted, self._params(piece) | {"low": low, "most": most}))
+            rows, size = sum(map(len, batches)), sum(batch.nbytes for batch in batches)
+            if rows:
+                low = batches[-1].column("offset")[-1].as_py()
+            yield from (batch.select(schema.names) for batch in batches)
+            if rows < most:
+                return
+            most = max(1, min(2 * most, most * STATEMENT_BYTES // max(1, size)))
+
+    def _statement(self, schema: Any, params: dict[str, Any]) -> Iterator[Any]:
+        """Run one statement; the database reads only the columns of the schema."""
+        what, stream = self._options.what, self._options.stream
+        columns = list(shapes.types_of(what))
+        places = [columns.index(name) for name in schema.names]
+        stored = [name for name in schema.names if what != "events" or name != "stream"]
+        for found in log_at(self._options.url).store.read_pieces(f"source.{what}", stored or ["offset"], **params):
+            if isinstance(found, list):
+                yield shapes.from_rows(found, places, schema)
             else:
-                yield shapes.from_arrow(piece, places, schema, options.stream)
+                yield shapes.from_arrow(found, schema, stream)
 
     def _params(self, piece: Piece) -> dict[str, Any]:
         wanted = self._wanted
@@ -114,6 +138,7 @@ class PenstockReader(DataSourceReader):
             "since": wanted.since,
             "until": wanted.until,
             "payload": "payload" in self._schema.names,
+            "most": 2**62,
         }
 
 
@@ -131,6 +156,12 @@ class PushingReader(PenstockReader):
                 yield one
             else:
                 self._wanted = narrower
+
+
+def _offset_field() -> Any:
+    import pyarrow as pa
+
+    return pa.field("offset", pa.int64())
 
 
 def check_schema(what: str, schema: StructType) -> None:

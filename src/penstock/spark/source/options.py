@@ -29,7 +29,17 @@ READ: Final = (
     "state",
     "pushdown",
 )
-READ_STREAM: Final = ("url", "stream", "group", "maxRowsPerTrigger", "startingPosition", "partitions", "onClaimLost")
+READ_STREAM: Final = (
+    "url",
+    "stream",
+    "group",
+    "columns",
+    "maxRowsPerTrigger",
+    "startingPosition",
+    "partitions",
+    "onClaimLost",
+    "run",
+)
 WRITE: Final = ("url", "stream", "type", "ordering_key", "batch_id")
 WRITE_STREAM: Final = ("url", "stream", "type", "ordering_key", "checkpointLocation")
 KINDS: Final = ("events", "deliveries", "dead", "attempts")

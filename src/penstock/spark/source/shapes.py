@@ -41,16 +41,16 @@ def ddl_of(what: str, columns: Sequence[str]) -> str:
     return ", ".join(f"{name} {types[name].replace('<>', '<string,string>')}" for name in columns)
 
 
-def from_arrow(batch: Any, places: Sequence[int], schema: Any, stream: str) -> Any:
+def from_arrow(batch: Any, schema: Any, stream: str) -> Any:
     """Convert a record batch of PostgreSQL's driver: pick the wanted columns and cast them.
 
     The stream is the same for all events, so it is added here and not read with every row.
     """
     import pyarrow as pa
 
-    arrays = []
-    for place, field in zip(places, schema, strict=True):
-        array = batch.column(place) if place < batch.num_columns else pa.repeat(pa.scalar(stream), len(batch))
+    there, arrays = set(batch.schema.names), []
+    for field in schema:
+        array = batch.column(field.name) if field.name in there else pa.repeat(pa.scalar(stream), len(batch))
         if not pa.types.is_map(field.type):
             arrays.append(array if array.type == field.type else array.cast(field.type))
         elif array.null_count == len(array):  # nearly always

@@ -22,8 +22,9 @@ class StreamOptions:
     group: str
     max_rows: int
     start: Position
-    partitions: int
+    partitions: int | None  # None: by size
     skip_lost: bool
+    run: int | None  # that the leases belong to, and whose orders the reader follows
 
 
 def parse(options: Mapping[str, str]) -> StreamOptions:
@@ -45,8 +46,9 @@ def parse(options: Mapping[str, str]) -> StreamOptions:
         check_name(given["group"], "group"),
         _number(given.get("maxrowspertrigger", "200000"), "maxRowsPerTrigger"),
         position(given.get("startingposition", "beginning")),
-        _number(given.get("partitions", "8"), "partitions"),
+        _number(given["partitions"], "partitions") if "partitions" in given else None,
         on_lost == "skip",
+        _number(given["run"], "run") if "run" in given else None,
     )
 
 

@@ -46,7 +46,7 @@ class _Writer:
     def _stage(self, batches: Iterator[Any], writer: str, batch: int) -> Wrote:
         machine.check_here(self._options.url, self._driver)
         stream, kind, key = self._options.stream, self._options.type, self._options.ordering_key
-        chunks = (rows.events_of(one, stream, kind, key) for one in batches)
+        chunks = ((rows.events_of(one, stream, kind, key), None) for one in batches)
         return Wrote(self._staging(writer, batch).stage(chunks), writer)
 
     def _staging(self, writer: str, batch: int) -> Staging:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, Final
 
 from penstock.core.lease import LeaseRow
+from penstock.core.target import Target
 from penstock.errors import InvalidPipeline
 from penstock.log import pipelines
 from penstock.log.log import Log
 from penstock.log.pipelines import PipelineStore, StagedRow
-from penstock.log.staging import Staged
+from penstock.log.refused import Refused, refused_rows, try_rows
 from penstock.sinks import Table
 from penstock.spark.logs import log_at
-from penstock.spark.pipelines.sinks.base import Aside, Move, put_aside
+from penstock.spark.pipelines.failures import ERROR, OFFSET
+from penstock.spark.pipelines.sinks.base import Aside, Move, Written, put_aside, staged
 
 _ODD: Final = frozenset("\"'\\")  # in the name of a column
 
 
 class TableWriter:
     """The sink `Table`."""
-
-    without: tuple[str, ...] = ()
 
     def __init__(self, log: Log, safe_url: str, sink: Table) -> None:
         self._store = log.store
@@ -32,42 +31,61 @@ class TableWriter:
         self._columns: list[str] = []
         self._statement = ""
 
-    def check(self, schema: Any) -> None:
+    def check(self, schema: Any) -> Sequence[str]:
         """The table must be there and take these columns; the database itself has the last word."""
         there = self._staged.columns(self._store.table_name(self._sink.name))
         if not there:
             raise InvalidPipeline(f"There is no table {self._sink.name!r} in the log's database.")
-        names = [name for name in schema.names if name != "offset" or name in there]
+        names = [name for name in schema.names if name != ERROR and (name != OFFSET or name in there)]
         strangers = [name for name in names if name not in there or _ODD & {*name}]
         if strangers or not names:
             raise InvalidPipeline(
                 f"The table {self._sink.name!r} has no column {', '.join(map(repr, strangers)) or 'of the result'}; "
                 f"it has {', '.join(there)}."
             )
-        missing = [key for key in self._sink.keys if key not in names]
-        if missing:
-            raise InvalidPipeline(f"The result has no column {missing[0]!r}, which is a key of the upsert.")
+        self._check_roles(schema)
         self._columns = names
         binary = frozenset(field.name for field in schema.fields if field.dataType.typeName() == "binary")
-        self._statement = self._store.insert_staged(self._sink.name, names, self._sink.keys, binary)
+        sink = self._sink
+        self._statement = self._store.insert_staged(Target(sink.name, names, sink.keys, sink.add, sink.version, binary))
         refused = self._staged.check_statement(self._statement)
         if refused is not None:
             raise InvalidPipeline(f"The table {self._sink.name!r} does not take these rows: {refused}.")
+        return names
 
-    def write(self, rows: Any, piece: LeaseRow) -> list[Aside]:
+    def _check_roles(self, schema: Any) -> None:
+        """Keys, added columns and the version must be in the result, and what is added must be numbers."""
+        from pyspark.sql.types import NumericType
+
+        sink = self._sink
+        for name in (*sink.keys, *sink.add, *([] if sink.version is None else [sink.version])):
+            if name not in schema.names:
+                raise InvalidPipeline(f"The result has no column {name!r}, which the {sink.mode} needs.")
+        for name in sink.add:
+            if not isinstance(schema[name].dataType, NumericType):
+                kind = schema[name].dataType.simpleString()
+                raise InvalidPipeline(f"The column {name!r} cannot be added up: it is {kind}, not a number.")
+
+    def write(self, rows: Any, piece: LeaseRow) -> Written:
         url, lease, columns = self._safe_url, piece.id, tuple(self._columns)
 
         def stage(batches: Iterator[Any]) -> Aside:
             store = log_at(url).store
             chunks = (_rows(one, columns, store.staged_rows) for one in batches)
-            staged = PipelineStore(store).stage_rows(lease, chunks)
-            return Aside(str(staged.attempt), staged.events)
+            done = PipelineStore(store).stage_rows(lease, chunks)
+            return Aside(str(done.attempt), done.events)
 
         return put_aside(rows, stage)
 
-    def move(self, row: LeaseRow, aside: Sequence[Aside]) -> Move | None:
-        named = [Staged(uuid.UUID(one.name), one.rows) for one in aside]
-        return (lambda tx: pipelines.move_rows(tx, self._statement, named)) if named else None
+    def move(self, row: LeaseRow, aside: Sequence[Aside], failed: Set[int]) -> Move | None:
+        named = staged(aside)
+        return (lambda tx: pipelines.move_rows(tx, self._statement, named, failed)) if named else None
+
+    def refused(self, aside: Sequence[Aside], failed: Set[int]) -> Refused | None:
+        return refused_rows(self._store, self._statement, staged(aside), failed)
+
+    def try_out(self, aside: Sequence[Aside]) -> str | None:
+        return try_rows(self._store, self._statement, staged(aside))
 
     def finish(self) -> None:
         """Nothing is left to do after the settle."""

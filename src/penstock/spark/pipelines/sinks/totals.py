@@ -1,0 +1,38 @@
+"""Warn of totals that an upsert overwrites batch by batch."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from penstock.declare.pipeline import Pipeline
+from penstock.sinks import Table
+
+logger = logging.getLogger("penstock")
+
+
+def warn_of_lost_totals(pipeline: Pipeline, result: Any) -> None:
+    """Warn if the function aggregates into an upsert: a batch knows only its own part of a total."""
+    sink = pipeline.sink
+    if isinstance(sink, Table) and sink.mode == "upsert" and sink.version is None and aggregates(result):
+        logger.warning(
+            '%s aggregates, and its upsert into %r replaces what earlier batches wrote: use mode="merge" with '
+            "add=[…] to add totals up, or upsert with version=… if the last batch is right",
+            pipeline.name,
+            sink.name,
+        )
+
+
+def aggregates(rows: Any) -> bool:
+    """Whether a DataFrame aggregates anywhere in its plan; rows that are only made distinct do not count."""
+    try:
+        plans = [rows._jdf.queryExecution().analyzed()]
+        while plans:
+            plan = plans.pop()
+            if plan.nodeName() == "Aggregate":
+                return True
+            children = plan.children()
+            plans += [children.apply(place) for place in range(children.size())]
+    except Exception as error:  # another version of Spark has other plans, and this is only a warning
+        logger.debug("the plan cannot be read: %s", error)
+    return False

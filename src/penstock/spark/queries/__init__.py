@@ -1,0 +1,1 @@
+"""Streaming queries that an app declares: started, restarted and stopped with it."""

@@ -21,6 +21,7 @@ from tests.support.logs import (  # noqa: F401  # fixtures of every test
 from tests.support.notes import notes  # noqa: F401  # a fixture
 from tests.support.pgbouncer import NotInstalled, PgBouncer
 from tests.support.postgres_server import PostgresServer, available_servers
+from tests.support.spark_cluster import spark_cluster  # noqa: F401  # a fixture
 from tests.support.spark_session import spark  # noqa: F401  # a fixture
 
 HERE = Path(__file__).parent

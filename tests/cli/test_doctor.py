@@ -8,6 +8,8 @@ import pytest
 
 import penstock as library
 from penstock.log import doctor
+from penstock.log.reader_claims import ReaderClaims
+from penstock.log.runs import NewRun
 from penstock.stores.postgres import health
 from tests.cli.conftest import Command
 from tests.cli.test_cli import fill
@@ -45,6 +47,27 @@ def test_expired_leases_are_found_and_ended(levels: Callable[..., Levels], log_u
     assert levels()["leases"] == ["problem"]
     mended = levels("--repair")
     assert mended["repair: leases"] == mended["leases"] == ["ok"]
+
+
+@pytest.mark.shows("S24")
+def test_a_silent_reader_is_named_with_the_command_that_releases_it(
+    penstock: Command, levels: Callable[..., Levels], log_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log_url)
+    assert levels()["readers"] == ["ok"]
+    with library.open(log_url) as log:
+        gone = log.start_run(NewRun("w", None, "spark", "1", "host", 1, ["orders/fraud"]))
+        ReaderClaims(log.store, "orders", "fraud").next("failed", after=0, limit=2, upto=None)
+        ReaderClaims(log.store, "orders", "fraud", gone).next("ended", after=0, limit=1, upto=None)
+        log.end_run(gone, "stopped")
+    assert levels()["readers"] == ["ok"], "a claim of this moment is no sign of anything"
+    monkeypatch.setattr(doctor, "_IDLE_SECONDS", -60)
+    found = {one["level"]: one for one in penstock("doctor").json["findings"] if one["check"] == "readers"}
+    assert "Reader failed of fraud on orders has held 2 events" in found["note"]["what"]
+    assert "penstock release orders fraud --reader failed" in found["note"]["todo"]
+    assert "and its run is over" in found["problem"]["what"]
+    monkeypatch.setattr(doctor, "_SILENT_SECONDS", -60)
+    assert levels()["readers"] == ["problem", "problem"]
 
 
 def test_groups_that_nobody_works_for(

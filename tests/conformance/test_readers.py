@@ -316,6 +316,33 @@ def test_the_worker_role_suffices(postgres_log: penstock.Log, postgres_log_url: 
         claims = claims_of(log)
         number = take(claims, limit=2)
         assert len(contents(log, number)) == 2
+        claims.fail("r", number, {1: "no"})
         claims.settle_upto("r", number)
         take(claims, after=number)
         assert log.release_reader("orders", "g", "r").count == 2
+
+
+@pytest.mark.shows("S25")
+def test_failed_events_of_a_claim_are_settled_by_themselves(log: penstock.Log) -> None:
+    ids = append_orders(log, 8)
+    log.create_group("orders", "g", retry=penstock.Retry(base_seconds=0, jitter=0))
+    lease = log.claim("orders", "g", limit=2, claimed_by="w")
+    assert lease is not None
+    lease.settle(failed={ids[0]: "no"})  # the claim has a list lease and a range
+    claims = claims_of(log)
+    number = take(claims)
+    by_id = {event.event_id: event.offset for event in log.read("orders")}
+    first, second, third = (by_id[ids[place]] for place in (0, 4, 5))
+    claims.fail("r", number, {first: "for nothing", third: "for nothing"})
+    claims.fail("r", number, {first: "still no", second: penstock.Permanent("never")})  # the batch ran again
+    assert claims.settle_upto("r", number) == [] and claims.settle_upto("r", number) == []
+    assert list(state_by_event(log).values()).count("PUBLISHED") == 6
+    retried, dead = (log.delivery("orders", "g", ids[place]) for place in (0, 4))
+    assert (retried.state, retried.last_error, retried.failures) == ("PENDING", "still no", 2)
+    assert (dead.state, dead.last_error, dead.error_code) == ("DEAD", "never", "Permanent")
+    again = take(claims, after=number)
+    assert contents(log, again) == [str(ids[0])]
+    with pytest.raises(penstock.NotInLease, match=f"offset {third}"):
+        claims.fail("r", again, {third: "not there"})
+    with pytest.raises(penstock.InvalidInput, match="by the offset"):
+        claims.fail("r", again, {str(ids[0]): "no"})  # type: ignore[dict-item]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock
 from penstock.declare.groups import declare
-from penstock.declare.load import load_object, reference_to
+from penstock.declare.load import Reference, load_object, reference_to
+from penstock.errors import HandlerUnreachable
 from tests.support.children import handlers
 from tests.support.declarations import subscription
 from tests.support.raw_sql import raw
@@ -169,6 +172,7 @@ def test_an_app_without_handlers_and_unknown_groups_are_refused(log_url: str) ->
         ("x = 1", "none"),
         ("import penstock\na = penstock.App(); b = penstock.App()", "2: a, b"),
         ("raise SystemExit(3)", "SystemExit"),
+        ("from pyspark.sql import functions as f\n@f.udf('bigint')\ndef same(n): return n", "Spark session while"),
     ],
 )
 def test_an_app_that_cannot_be_loaded_is_refused(tmp_path: Any, text: str, words: str) -> None:
@@ -187,3 +191,18 @@ def test_an_app_is_found_by_file_by_name_and_by_module(tmp_path: Any, monkeypatc
     for reference in ("", "missing.py", "two_apps:three", "no.such.module", "two_apps.py:three"):
         with pytest.raises(penstock.AppNotFound):
             load_object(reference, penstock.App)
+
+
+@pytest.mark.shows("S17")
+@pytest.mark.parametrize("module", ["__main__", "penstock_app_json_0123abcd"])
+def test_the_file_of_an_app_is_found_by_its_name_where_its_path_does_not_exist(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on an executor to which the file was sent."""
+    assert Reference(module, "/nowhere/json.py", "dumps").resolve() is json.dumps
+    with pytest.raises(HandlerUnreachable, match="There is no file /nowhere/no_such_shop"):
+        Reference(module, "/nowhere/no_such_shop.py", "screen").resolve()
+    (tmp_path / "shop_that_needs_more.py").write_text("import no_such_library")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        Reference(module, "/nowhere/shop_that_needs_more.py", "screen").resolve()

@@ -8,6 +8,7 @@ import pytest
 
 import penstock
 from penstock import sinks
+from penstock.declare.pipeline import Pipeline
 from penstock.errors import InvalidPipeline
 
 TABLE = sinks.Table("revenue")
@@ -34,6 +35,15 @@ def test_a_pipeline_is_declared_once_for_its_group() -> None:
         app.pipeline("orders", group="fraud", sink=TABLE)(revenue)
 
 
+@pytest.mark.shows("S23")
+def test_two_batches_are_in_flight_unless_the_sink_needs_their_order() -> None:
+    app = penstock.App()
+    upsert = sinks.Table("revenue", mode="upsert", keys=["day"])
+    for group, sink, many in (("a", TABLE, None), ("b", upsert, None), ("c", TABLE, 5), ("d", upsert, 1)):
+        app.pipeline("orders", group=group, sink=sink, in_flight=many)(lambda batch: batch)
+    assert [one.batches_in_flight() for one in app.pipelines] == [2, 1, 5, 1]
+
+
 async def later(batch: Any) -> Any:
     return batch
 
@@ -55,6 +65,14 @@ def test_a_function_that_does_not_take_a_dataframe_is_refused(function: Any) -> 
         ({"sink": sinks.Table}, InvalidPipeline),
         ({"batch_size": 0}, penstock.InvalidInput),
         ({"batch_size": 200_001}, penstock.InvalidInput),
+        ({"in_flight": 0}, penstock.InvalidInput),
+        ({"in_flight": 2.0}, penstock.InvalidInput),
+        ({"in_flight": 2, "sink": sinks.Table("revenue", mode="upsert", keys=["day"])}, InvalidPipeline),
+        ({"in_flight": 2, "sink": sinks.ForeachBatch(lambda rows, batch_id: None)}, InvalidPipeline),
+        ({"linger_seconds": -1}, penstock.InvalidInput),
+        ({"linger_seconds": "1"}, penstock.InvalidInput),
+        ({"timeout_seconds": 0}, penstock.InvalidInput),
+        ({"timeout_seconds": True}, penstock.InvalidInput),
         ({"lease_seconds": 0}, penstock.InvalidInput),
         ({"retry": 3}, penstock.InvalidInput),
         ({"types": ["a..b"]}, penstock.InvalidInput),
@@ -75,6 +93,13 @@ def test_odd_options_are_refused(options: dict[str, Any], error: type[Exception]
         lambda: sinks.Table("revenue", mode="upsert"),
         lambda: sinks.Table("revenue", keys=["day"]),
         lambda: sinks.Table("revenue", mode="upsert", keys="day"),
+        lambda: sinks.Table("revenue", mode="merge", keys=["day"]),
+        lambda: sinks.Table("revenue", mode="merge", keys=["day"], add=["day"]),
+        lambda: sinks.Table("revenue", mode="merge", keys=["day"], add=["total", "total"]),
+        lambda: sinks.Table("revenue", mode="merge", keys=["day"], add=["total"], version="at"),
+        lambda: sinks.Table("revenue", mode="upsert", keys=["day"], add=["total"]),
+        lambda: sinks.Table("revenue", mode="upsert", keys=["day"], version=""),
+        lambda: sinks.Table("revenue", version="at"),
         lambda: sinks.Stream("no spaces"),
         lambda: sinks.Stream("totals", type="no spaces"),
         lambda: sinks.Stream("totals", key=""),
@@ -100,3 +125,21 @@ def test_declaring_needs_no_spark() -> None:
         "sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_only_columns_that_are_replaced_without_a_version_need_their_batches_one_by_one() -> None:
+    keys = ["day"]
+    assert sinks.Table("revenue", mode="upsert", keys=keys).one_at_a_time()
+    merge = sinks.Table("revenue", mode="merge", keys=keys, add=["total"])
+    assert merge.one_at_a_time(["day", "total", "last"])
+    both = Pipeline("orders", "g", lambda batch: batch, merge, in_flight=2)
+    assert both.batches_in_flight(["day", "total"]) == 2
+    with pytest.raises(InvalidPipeline, match="one batch at a time"):
+        both.batches_in_flight(["day", "total", "last"])
+    assert not any(
+        one.one_at_a_time(["day", "total"])
+        for one in (
+            *(TABLE, sinks.Table("revenue", mode="upsert", keys=keys, version="at"), sinks.Stream("totals")),
+            *(merge, sinks.Parquet("lake")),
+        )
+    )

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 import penstock as library
-from tests.support.children import handlers, small_driver
+from tests.support.children import handlers, large_read, small_driver
 from tests.support.declarations import subscription
 from tests.support.done_table import done_offsets
 from tests.support.running import PYTHONPATH, Running
@@ -25,6 +25,9 @@ from tests.support.waiting import wait_until
 COUNT = 200_000
 KILLS = 8
 GIGABYTE = 260_000  # events of 4 kB
+MANY = 5_000_000
+OLDEST = """select coalesce(max(extract(epoch from clock_timestamp() - xact_start)), 0) from pg_stat_activity
+             where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"""
 
 
 @pytest.mark.shows("S02")
@@ -104,3 +107,35 @@ def _family(running: Running) -> list[int]:
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return sorted(found)
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.shows("S28")
+def test_five_million_events_are_read_with_a_driver_of_one_gigabyte(
+    tmp_path: Path, postgres_log: library.Log, postgres_log_url: str
+) -> None:
+    with psycopg.connect(postgres_log_url, autocommit=True) as sql:
+        for first in range(0, MANY, 500_000):
+            sql.execute(
+                "insert into penstock.events (stream, event_id, event_type, payload, content_type) "
+                "select 'orders', gen_random_uuid(), 't', convert_to(json_build_object('n', n)::text, 'UTF8'), 'json' "
+                "from generate_series(%s::bigint, %s::bigint) n",
+                (first, first + 499_999),
+            )
+        sql.execute("vacuum analyze penstock.events")
+        script = [sys.executable, "-m", large_read.__name__, postgres_log_url, tmp_path]
+        held = [0.0]  # by the oldest transaction, in seconds
+
+        def ended() -> bool:
+            held.append(float((sql.execute(OLDEST).fetchone() or (0,))[0]))
+            return running.process.poll() is not None
+
+        with Running(tmp_path, *script, environment={"PYTHONPATH": PYTHONPATH}) as running:
+            wait_until(ended, "the reads to end", 3_000)
+            assert running.process.returncode == 0, running.err
+    found = json.loads(running.out.splitlines()[-1])
+    total = MANY * (MANY - 1) // 2
+    assert (found["rows"], found["total"], found["streamed"]) == (MANY, total, [MANY, total])
+    assert 90 <= found["partitions"] <= 110 and found["driver_mb"] < 500
+    assert max(held) < 60, f"a snapshot was held for {max(held):.0f} s"
+    assert postgres_log.stats().groups[0].published == MANY

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,3 +20,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
             if "sqlite" in item.name.partition("[")[2] and item.path.stem not in ON_BOTH_STORES:
                 item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def notes(spark: Any, tmp_path: Path) -> Iterator[Path]:
+    """The notes of handlers in Spark's workers."""
+    spark.sparkContext.environment["PENSTOCK_NOTES"] = str(tmp_path / "notes")
+    yield tmp_path / "notes"
+    del spark.sparkContext.environment["PENSTOCK_NOTES"]

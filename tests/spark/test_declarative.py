@@ -15,28 +15,23 @@ import penstock
 from penstock.spark.java import find_java
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "declarative"
-RUN = Path(sys.executable).parent / "spark-pipelines"
-CONFIG = ["spark.sql.catalogImplementation=hive", "spark.ui.enabled=false"]
+BROUGHT = {"README.md", "run.sh", "spark-pipeline.yml", "transformations"}
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the example that keeps everything in its directory."""
+    """A copy of the example."""
     place = tmp_path / "project"
-    shutil.copytree(EXAMPLE, place)
-    spec = place / "spark-pipeline.yml"
-    lines = spec.read_text(encoding="utf-8").splitlines()
-    kept = [f"storage: file://{place}/storage" if line.startswith("storage:") else line for line in lines]
-    spec.write_text("\n".join(kept), encoding="utf-8")
+    shutil.copytree(EXAMPLE, place, ignore=shutil.ignore_patterns("state", "*.local.yml"))
     return place
 
 
 def run(project: Path, url: str) -> None:
     done = subprocess.run(
-        ["bash", str(RUN), *(part for one in CONFIG for part in ("--conf", one)), "run"],
-        cwd=project,
+        ["sh", str(project / "run.sh"), "--conf", "spark.ui.enabled=false"],
         env={
             **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "PENSTOCK_URL": url,
             "PYSPARK_PYTHON": sys.executable,
             "JAVA_HOME": str(find_java()),
@@ -63,7 +58,7 @@ def order(log: penstock.Log, amounts: range) -> None:
 
 
 def spent(project: Path) -> dict[str, float]:
-    rows = pq.read_table(project / "spark-warehouse" / "revenue").to_pylist()
+    rows = pq.read_table(project / "state" / "spark-warehouse" / "revenue").to_pylist()
     return {row["customer"]: row["spent"] for row in rows}
 
 
@@ -86,3 +81,4 @@ def test_a_pipeline_reads_from_a_log_and_writes_to_it(
     assert {(one.group, one.published, one.claimed) for one in log.stats().groups} == {("lake", 20, 0)}
     amounts = range(90, 110)
     assert spent(project) == {f"c-{key}": sum(one for one in amounts if one % 3 == key) for key in range(3)}
+    assert {one.name for one in project.iterdir()} == {*BROUGHT, "state", "spark-pipeline.local.yml", "local"}

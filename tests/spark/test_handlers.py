@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -18,8 +15,9 @@ import pytest
 import penstock
 from penstock.declare.groups import declare
 from penstock.declare.portable import portable
+from penstock.declare.subscription import Subscription
+from penstock.spark import logs
 from penstock.spark.handlers import time_slice
-from penstock.spark.handlers.control import Caller, Line, Switchboard
 from penstock.testing import StatementCounter
 from tests.support.children import handlers
 from tests.support.declarations import subscription
@@ -31,12 +29,14 @@ from tests.support.spark_engine import engine_on_spark, run_on_spark_until_drain
 from tests.support.waiting import wait_until
 
 
-@pytest.fixture
-def notes(spark: Any, tmp_path: Path) -> Iterator[Path]:
-    """The notes of handlers in Spark's workers."""
-    spark.sparkContext.environment["PENSTOCK_NOTES"] = str(tmp_path / "notes")
-    yield tmp_path / "notes"
-    del spark.sparkContext.environment["PENSTOCK_NOTES"]
+@contextmanager
+def one_slice(log: penstock.Log, one: Subscription, *, run: int | None = None) -> Iterator[time_slice.Ticket]:
+    """The ticket of a slice that runs in the test's own process."""
+    declare(log, one, "test")
+    ticket = time_slice.Ticket(1, "key", log.store.url, portable(one), 30.0, 0.1, run)
+    yield ticket
+    time_slice._forget(ticket)
+    logs._opened.pop((os.getpid(), ticket.url)).close()  # a Python worker closes it when it ends
 
 
 @pytest.mark.shows("S01", "K13", "K28")
@@ -107,6 +107,7 @@ def test_a_killed_python_worker_loses_nothing(spark: Any, postgres_log: penstock
             os.kill(_a_claimer(log), signal.SIGKILL)
         assert engine.wait(100)
     assert sorted(done_offsets(url)) == list(range(1, 601))
+    assert engine.snapshot()["orders/g"]["published"] == 600, "lost slices are counted, too"
     assert {log.state("orders", "g", f"k{n}")["seen"] for n in range(9)} == {66, 67}
 
 
@@ -169,55 +170,12 @@ def test_a_run_survives_a_deleted_group(spark: Any, log: penstock.Log) -> None:
         assert not engine.wait(0), "the run ended by itself"
 
 
-def test_a_slice_and_the_driver_exchange_messages() -> None:
-    heard: dict[int, dict[str, int]] = {}
-    board = Switchboard("127.0.0.1", heard.__setitem__)
-    stopped: list[str] = []
-    first = Caller(board.line, 1, lambda: stopped.append("first"))
-    first.report({"published": 3})
-    wait_until(lambda: heard == {1: {"published": 3}})
-    first.close()
-    second = Caller(board.line, 2, lambda: stopped.append("second"))
-    board.stop()
-    wait_until(lambda: stopped == ["second"])
-    late = Caller(board.line, 3, lambda: stopped.append("late"))
-    wait_until(lambda: stopped == ["second", "late"])
-    second.close()
-    late.close()
-    board.close()
-    assert not Caller(board.line, 4, lambda: None).connected
-
-
-def test_a_slice_stops_when_its_driver_is_gone() -> None:
-    """No stop is sent: the driver's end of the connection just closes."""
-    script = (
-        "from penstock.spark.handlers.control import Switchboard\n"
-        "board = Switchboard('127.0.0.1', lambda number, counts: print(number, flush=True))\n"
-        "print(board.line.host, board.line.port, board.line.key.hex(), flush=True)\n"
-        "input()\n"
-    )
-    driver = subprocess.Popen([sys.executable, "-c", script], stdin=PIPE, stdout=PIPE, text=True)
-    with driver:
-        assert driver.stdout is not None
-        host, port, key = driver.stdout.readline().split()
-        stopped = threading.Event()
-        caller = Caller(Line(host, int(port), bytes.fromhex(key)), 7, stopped.set)
-        caller.report({"published": 1})
-        assert driver.stdout.readline() == "7\n" and not stopped.is_set()
-        driver.kill()
-        assert stopped.wait(60)
-
-
-def test_a_slice_without_a_connection_to_the_driver_works_until_its_time_is_up(log: penstock.Log) -> None:
+def test_a_slice_of_a_run_without_a_row_works_until_its_time_is_up(log: penstock.Log) -> None:
+    """A role that may not write `runs` can work, too."""
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20)
-    one = subscription(handlers.plain)
-    declare(log, one, "test")
-    board = Switchboard("127.0.0.1", lambda number, counts: None)
-    board.close()
-    ticket = time_slice.Ticket(1, "key", log.store.url, portable(one), 30.0, 0.1, board.line)
-    report = time_slice.run_slice(ticket)
+    with one_slice(log, subscription(handlers.plain)) as ticket:
+        report = time_slice.run_slice(ticket)
     assert report.counts["published"] == 20 and report.idle is not None and report.error is None
-    time_slice._forget(ticket)
 
 
 @pytest.mark.shows("S15")
@@ -227,14 +185,10 @@ def test_the_cost_of_a_slice_depends_on_leases_not_on_events(
     """A successful event costs no statement and no Spark row."""
     statements = StatementCounter()
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20_000)
-    one = subscription(handlers.plain, isolation="inline")
-    declare(log, one, "test")
-    monkeypatch.setattr(time_slice, "open_log", lambda url, migrate: penstock.open(url, hook=statements))
-    board = Switchboard("127.0.0.1", lambda number, counts: None)
-    ticket = time_slice.Ticket(1, "cost", log.store.url, portable(one), 30.0, 0.1, board.line)
-    report = time_slice.run_slice(ticket)
-    time_slice._forget(ticket)
-    board.close()
+    monkeypatch.setattr(logs, "open_log", lambda url, **options: penstock.open(url, hook=statements))
+    monkeypatch.setattr(logs, "_opened", {})
+    with one_slice(log, subscription(handlers.plain, isolation="inline")) as ticket:
+        report = time_slice.run_slice(ticket)
     leases = report.counts["leases"]
     assert report.counts["published"] == 20_000 and leases < 40
     assert len(statements.blocks) < 25 * (leases + 3), statements.blocks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -141,18 +142,19 @@ def crowded(batch: Any) -> Any:
 def test_events_beyond_the_job_limit_of_a_lease_are_released(
     postgres_log: penstock.Log, postgres_log_url: str, spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.spark.pipelines.bisect.PIPELINE_JOBS", 6)
-    append_orders_of_two_types(postgres_log, 12)
+    monkeypatch.setattr("penstock.spark.pipelines.bisect.PIPELINE_JOBS", 2)
+    monkeypatch.setattr("penstock.spark.pipelines.bisect._PIECES", 4)
+    append_orders_of_two_types(postgres_log, 6)
     create_numbers_table(postgres_log_url)
     counted = run_pipeline_until_drained(
         postgres_log, spark, pipeline(crowded, sinks.Table("numbers"), retry=penstock.Retry(max_attempts=1))
     )
-    assert stored_numbers(postgres_log_url) == list(range(0, 12, 2)) and count_by_state(postgres_log) == {
-        "published": 6,
-        "dead": 6,
+    assert stored_numbers(postgres_log_url) == list(range(0, 6, 2)) and count_by_state(postgres_log) == {
+        "published": 3,
+        "dead": 3,
     }
     assert counted["released"] > 0, "some events must be released, because a lease may have only so many jobs"
-    assert "odd 7" in {str(one.last_error).rpartition(": ")[2] for one in postgres_log.deliveries("orders", "g")}
+    assert "odd 5" in {str(one.last_error).rpartition(": ")[2] for one in postgres_log.deliveries("orders", "g")}
 
 
 def test_a_long_batch_is_released_when_the_pipeline_stops(
@@ -217,6 +219,10 @@ def test_errors_of_function_and_sink_are_reported_at_the_start(
     assert "does not take these rows" in refused(log, spark, select_offset_and_n, upsert), (
         "there is no unique index on n"
     )
+    merge = sinks.Table("numbers", mode="merge", keys=["offset"], add=["n"])
+    assert "no column 'offset'" in refused(log, spark, lambda batch: select_offset_and_n(batch).select("n"), merge)
+    text = sinks.Table("numbers", mode="merge", keys=["offset"], add=["n"])
+    assert "cannot be added up" in refused(log, spark, lambda batch: batch.selectExpr("offset", "'x' as n"), text)
     assert "event_id" in refused(log, spark, lambda batch: batch, sinks.Stream("copies"))
     assert "no column `type`" in refused(log, spark, select_offset_and_n, sinks.Stream("copies"))
     (tmp_path / "file").touch()
@@ -246,7 +252,7 @@ def test_no_password_is_in_the_plan(postgres_log: penstock.Log, spark: Any) -> N
     assert [row["attempts"] for row in rows.collect()] == [1]
 
 
-@pytest.mark.shows("O09")
+@pytest.mark.shows("O09", "S22")
 def test_the_examples_of_the_page_run(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run all blocks of docs/how-to/pipelines.md, then everything they declare."""
     monkeypatch.chdir(tmp_path)
@@ -260,6 +266,9 @@ def test_the_examples_of_the_page_run(spark: Any, tmp_path: Path, monkeypatch: p
         assert count_by_state(log, "orders", "archive") == {"published": 100}
         assert count_by_state(log, "orders", "checked") == {"published": 95, "dead": 5}
         assert len(log.read("checked-orders", limit=200)) == 95
+    with sqlite3.connect("shop.db") as database:
+        assert database.execute("select total, orders from totals").fetchall() == [(4950, 100)]
+    database.close()
 
 
 def test_only_the_columns_that_are_used_are_read(spark: Any) -> None:

@@ -6,9 +6,9 @@ import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import struct
-import sys
 import termios
 import threading
 from pathlib import Path
@@ -19,9 +19,8 @@ import penstock as library
 from penstock.spark import java, session
 from tests.cli import conftest as cli
 from tests.cli.conftest import Command
-from tests.support.children import two_executors
 from tests.support.done_table import done_offsets
-from tests.support.running import PYTHONPATH, Running
+from tests.support.raw_sql import raw
 from tests.support.spark_shop import APP, SparkShop
 
 command = cli.command
@@ -65,13 +64,26 @@ def test_a_run_shows_a_live_summary_stops_gracefully_and_ends_with_one_line(shop
     assert 0 < group.published == len(done_offsets(shop.url)) < 400 and group.claimed == 0
 
 
-@pytest.mark.shows("S03", "K13")
+@pytest.mark.shows("S03", "S18", "K13")
 @pytest.mark.timeout(300)
-def test_a_killed_driver_loses_nothing(shop: SparkShop) -> None:
-    shop.append(300, seconds=0.01)
+def test_a_killed_driver_loses_nothing_and_a_terminated_one_stops_gracefully(shop: SparkShop) -> None:
+    """SIGKILL to the driver, then SIGTERM to the process group of the next one, as a supervisor sends it."""
+
+    def claims_of(run: int) -> bool:
+        with raw(shop.url) as sql:
+            return bool(sql(f"select 1 from penstock.leases where run = {run} limit 1"))
+
+    shop.append(300, seconds=0.03)
     with shop.run("--until-drained") as running:
         running.wait_until(lambda: len(done_offsets(shop.url)) > 20, "some work")
         os.kill(running.pid, signal.SIGKILL)
+    with shop.run("--until-drained", start_new_session=True) as running:
+        running.wait_until(lambda: claims_of(2), "the second run to claim")
+        os.killpg(running.pid, signal.SIGTERM)
+        assert running.wait() == 0, running.err
+    assert not {"Traceback", "Py4J", "operator"} & set(re.findall(r"\w+", running.err)), running.err
+    with library.open(shop.url) as log:
+        assert log.stats().groups[0].claimed == 0 and log.runs(all=True)[0].outcome == "stopped"
     assert len(done_offsets(shop.url)) < 300
     with shop.run("--until-drained", "--json") as running:
         assert running.wait() == 0, running.err
@@ -79,19 +91,6 @@ def test_a_killed_driver_loses_nothing(shop: SparkShop) -> None:
     assert sorted(done_offsets(shop.url)) == list(range(1, 301))
     with library.open(shop.url) as log:
         assert sum(log.state("orders", "slow", f"k{n}")["seen"] for n in range(7)) == 300
-
-
-@pytest.mark.shows("S14")
-@pytest.mark.timeout(300)
-def test_two_executors_share_a_group_and_one_continues_alone(shop: SparkShop) -> None:
-    shop.append(800, seconds=0.02)
-    script = [sys.executable, "-m", two_executors.__name__, shop.directory / "shop.py", shop.url]
-    with Running(shop.directory, *script, environment={"PYTHONPATH": PYTHONPATH}) as running:
-        assert running.process.wait(240) == 0, running.err
-    report = json.loads(running.out.splitlines()[-1])
-    assert len(report["before"]) == 2, "both executors must claim"
-    assert report["after"], "no claim after one executor was killed"
-    assert sorted(done_offsets(shop.url)) == list(range(1, 801))
 
 
 # --- bad input is reported before Spark starts ------------------------------------------------------------------------

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,14 +16,26 @@ import pytest
 
 import penstock
 from penstock import sinks
+from penstock.errors import InvalidPipeline
 from penstock.log.pipelines import PipelineStore, StagedRow
+from penstock.spark.pipelines.frames import empty_frame
+from penstock.spark.pipelines.sinks.choose import pipeline_writer
+from penstock.spark.pipelines.sinks.late_names import LateNames
+from penstock.spark.pipelines.sinks.totals import aggregates
 from tests.support.children import killed_driver
 from tests.support.declarations import pipeline
 from tests.support.driver_kill import check_every_row_arrives_once, delivered_numbers, prepare_pipeline
 from tests.support.log_steps import append_orders_of_two_types, count_by_state
 from tests.support.raw_sql import raw
 from tests.support.roles import worker_role
-from tests.support.spark_pipeline import run_pipeline_until_drained, select_offset_and_n, staged_leftovers
+from tests.support.spark_pipeline import (
+    run_pipeline_until_drained,
+    running_pipeline,
+    select_offset_and_n,
+    staged_leftovers,
+)
+from tests.support.viewfs import mount_viewfs
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -69,6 +83,66 @@ def test_an_upsert_keeps_what_the_last_event_says(log: penstock.Log, log_url: st
         assert sorted(sql("select k, n, note from last")) == [(k, 45 + k, "mine") for k in range(5)]
 
 
+@pytest.mark.shows("S22")
+def test_a_merge_keeps_exact_totals_over_batches_retries_and_redrives(
+    log: penstock.Log, log_url: str, spark: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Totals per key in partial sums: several rows of a key in a batch, and an event that fails at first."""
+    from pyspark.sql import functions as f
+
+    append_orders_of_two_types(log, 60)
+    with raw(log_url) as sql:
+        sql("create table totals (k bigint primary key, total bigint, last bigint, note text default 'mine')")
+        sql("insert into totals (k, total) values (0, null), (1, 1000)")
+    mended: list[int] = []
+
+    def by_key(batch: Any) -> Any:
+        rows = select_offset_and_n(batch).selectExpr("offset", "n", "n % 3 as k", "n as total", "n as last")
+        wrong = (f.col("n") == 7) & f.lit(not mended)
+        return rows.withColumn("_error", f.when(wrong, "not yet")).drop("n")
+
+    def grouped(batch: Any) -> Any:
+        return by_key(batch).drop("_error").groupBy("k").agg(f.max("last").alias("total"))
+
+    merge = pipeline(by_key, sinks.Table("totals", mode="merge", keys=["k"], add=["total"]), batch_size=40)
+    run_pipeline_until_drained(log, spark, merge)
+    assert not aggregates(by_key(empty_frame(spark))) and "merge" not in caplog.text
+    mended.append(1)
+    assert log.redrive("orders", "g", all=True, by="me").count == 1
+    run_pipeline_until_drained(log, spark, merge)
+    wanted = [(k, sum(range(k, 60, 3)) + 1000 * (k == 1), "mine") for k in range(3)]
+    with raw(log_url) as sql:
+        assert sorted(sql("select k, total, note from totals")) == wanted
+        assert sorted(sql("select k, last from totals where k <> 1")) == [(0, 57), (2, 59)]
+    assert count_by_state(log) == {"published": 60}
+    upsert = sinks.Table("totals", mode="upsert", keys=["k"])
+    with running_pipeline(log, spark, pipeline(grouped, upsert, group="h", start="end")):
+        assert [one.levelname for one in caplog.records if 'mode="merge"' in one.getMessage()] == ["WARNING"]
+
+
+@pytest.mark.shows("S22")
+def test_an_upsert_with_a_version_takes_batches_in_any_order(log: penstock.Log, log_url: str, spark: Any) -> None:
+    """Versions fall while offsets rise: the first batch has the highest ones, as if it had been settled last."""
+    append_orders_of_two_types(log, 40)
+    with raw(log_url) as sql:
+        sql("create table newest (k bigint primary key, n bigint, updated_at timestamp)")
+        sql("insert into newest (k, n) values (0, -1), (1, -1)")
+        sql("update newest set updated_at = '2999-01-01 00:00:00' where k = 1")
+
+    def versions(batch: Any) -> Any:
+        return select_offset_and_n(batch).selectExpr(
+            "offset",
+            "n % 4 as k",
+            "n",
+            "timestamp '2026-01-01 00:00:00' - make_interval(0, 0, 0, n div 8) as updated_at",
+        )
+
+    newest = sinks.Table("newest", mode="upsert", keys=["k"], version="updated_at")
+    run_pipeline_until_drained(log, spark, pipeline(versions, newest, batch_size=25))
+    with raw(log_url) as sql:
+        assert sorted(sql("select k, n from newest")) == [(0, 0), (1, -1), (2, 2), (3, 3)]
+
+
 @pytest.mark.shows("S05")
 def test_values_of_every_kind_reach_a_table(log: penstock.Log, log_url: str, spark: Any) -> None:
     from pyspark.sql import functions as f
@@ -104,17 +178,31 @@ def test_values_of_every_kind_reach_a_table(log: penstock.Log, log_url: str, spa
     assert datetime.fromisoformat(str(at)) == datetime(2026, 2, 3, 4, 5, 6, 789, tzinfo=UTC)
 
 
+def only_numbers(batch: Any) -> Any:
+    """Rows that do not name their event."""
+    return select_offset_and_n(batch).select("n")
+
+
+def counted_numbers(batch: Any) -> Any:
+    """The same after a shuffle, so that no partition tells where they come from."""
+    return select_offset_and_n(batch).groupBy("n").count().select("n")
+
+
 @pytest.mark.shows("S04")
-def test_a_row_that_the_table_refuses_fails_its_event_alone(log: penstock.Log, log_url: str, spark: Any) -> None:
-    append_orders_of_two_types(log, 40)
+@pytest.mark.parametrize(
+    ("function", "count"), [(select_offset_and_n, 1_500), (only_numbers, 1_500), (counted_numbers, 40)]
+)
+def test_a_row_that_the_table_refuses_fails_its_event_alone(
+    log: penstock.Log, log_url: str, spark: Any, function: Any, count: int
+) -> None:
+    append_orders_of_two_types(log, count)
     with raw(log_url) as sql:
         sql("create table small (n bigint check (n <> 17))")
-    run_pipeline_until_drained(
-        log, spark, pipeline(lambda batch: select_offset_and_n(batch).select("n"), sinks.Table("small"))
-    )
-    assert count_by_state(log) == {"published": 39, "dead": 1}
+    counted = run_pipeline_until_drained(log, spark, pipeline(function, sinks.Table("small")))
+    assert count_by_state(log) == {"published": count - 1, "dead": 1}
+    assert counted["leases"] == 2, "one lease for everything else, and one for the retry"
     with raw(log_url) as sql:
-        assert sorted(n for (n,) in sql("select n from small")) == [n for n in range(40) if n != 17]
+        assert sorted(n for (n,) in sql("select n from small")) == [n for n in range(count) if n != 17]
     (dead,) = log.deliveries("orders", "g", state="DEAD")
     assert dead.json() == {"n": 17} and dead.error_code == "effect_failed"
     assert "settle_failed" in str(dead.last_error) and "constraint" in str(dead.last_error)
@@ -173,6 +261,80 @@ def test_parquet_in_an_object_store(postgres_log: penstock.Log, spark: Any, buck
     assert sorted(table["n"].to_pylist()) == list(range(500))
     hidden = files.get_file_info(fs.FileSelector(f"{root}/_penstock", allow_not_found=True))
     assert [one for one in hidden if one.type == fs.FileType.File] == []
+
+
+def two_rows_of_each(batch: Any) -> Any:
+    """For every tenth event one of the two has an error."""
+    from pyspark.sql import functions as f
+
+    both = select_offset_and_n(batch).withColumn("copy", f.explode(f.array(f.lit(0), f.lit(1))))
+    return both.withColumn("_error", f.when(f.expr("n % 10 = 3 and copy = 1"), f.concat(f.lit("odd "), f.col("n"))))
+
+
+@pytest.mark.shows("S19", "S20")
+def test_spark_itself_writes_where_hadoop_knows_the_way(
+    log: penstock.Log, log_url: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that dies before it has given the names leaves a group that is not drained; the next one gives them."""
+    place = tmp_path / "lake"
+    url = mount_viewfs(spark, str(place))
+    append_orders_of_two_types(log, 50)
+    one = pipeline(two_rows_of_each, sinks.Parquet(url), retry=penstock.Retry(max_attempts=1))
+    with monkeypatch.context() as dead:
+        dead.setattr(LateNames, "finish", lambda self: None)
+        with running_pipeline(log, spark, one):
+            wait_until(lambda: count_by_state(log) == {"published": 45, "dead": 5}, seconds=120)
+    assert not log.drained("orders", "g") and not list(place.glob("*.parquet"))
+    assert log.deliveries("orders", "g", state="DEAD")[0].last_error == "odd 3"
+    run_pipeline_until_drained(log, spark, one)
+    rows = [tuple(row) for row in spark.read.parquet(url).select("n", "copy").collect()]
+    assert sorted(rows) == [(n, copy) for n in range(50) if n % 10 != 3 for copy in (0, 1)]
+    assert "_error" not in spark.read.parquet(url).columns
+    assert not list(place.glob("_penstock/*")) and staged_leftovers(log_url)[3] == 0
+
+    def all_wrong(batch: Any) -> Any:
+        """By its plan alone no row is good."""
+        return select_offset_and_n(batch).selectExpr("offset", "n", "'wrong' as _error")
+
+    run_pipeline_until_drained(log, spark, replace(one, function=all_wrong, group="h"))
+    assert count_by_state(log, "orders", "h") == {"dead": 50}
+
+
+@pytest.mark.shows("S19")
+def test_a_file_system_that_fails_blames_no_event(
+    postgres_log: penstock.Log, spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file stands where the hidden folder was."""
+    url = mount_viewfs(spark, str(tmp_path))
+    with running_pipeline(postgres_log, spark, pipeline(select_offset_and_n, sinks.Parquet(url))):
+        (tmp_path / "_penstock").rmdir()
+        (tmp_path / "_penstock").touch()
+        append_orders_of_two_types(postgres_log, 5)
+        wait_until(lambda: "no progress possible" in caplog.text, seconds=120)
+        (tmp_path / "_penstock").unlink()
+        wait_until(lambda: count_by_state(postgres_log) == {"published": 5}, seconds=120)
+
+
+@pytest.mark.shows("S19")
+def test_a_local_path_is_refused_where_tasks_run_elsewhere(
+    postgres_log: penstock.Log, spark: Any, tmp_path: Path
+) -> None:
+    cluster = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://there:7077"))
+    schema = select_offset_and_n(empty_frame(spark)).schema
+
+    def check(sink: sinks.Parquet, session: Any) -> None:
+        pipeline_writer(postgres_log, "url", pipeline(select_offset_and_n, sink), session).check(schema)
+
+    for path in (str(tmp_path / "lake"), (tmp_path / "lake").as_uri()):
+        with pytest.raises(InvalidPipeline, match="shared=True"):
+            check(sinks.Parquet(path), cluster)
+        assert not (tmp_path / "lake").exists()
+    check(sinks.Parquet(str(tmp_path / "lake"), shared=True), cluster)
+    assert sinks.Parquet("lake", shared=True).folders == (str(Path.cwd() / "lake"),)
+    assert sinks.Parquet(str(tmp_path)).folders == ()
+    for url in ("viewfs://nowhere/lake", "nonsense://nowhere/lake"):
+        with pytest.raises(InvalidPipeline, match="cannot be written"):
+            check(sinks.Parquet(url), spark)
 
 
 def test_foreach_batch_gets_a_name_that_identifies_its_events(postgres_log: penstock.Log, spark: Any) -> None:

@@ -18,17 +18,18 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual, StringContains
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 import penstock
 from penstock.core.limits import TALLY_EVERY
 from penstock.errors import LocalMasterNeeded
 from penstock.log import partitions
 from penstock.spark import machine
-from penstock.spark.source import shapes
-from penstock.spark.source.batch import PushingReader
+from penstock.spark.source import batch, shapes
+from penstock.spark.source.batch import PenstockReader, PushingReader
 from penstock.spark.source.options import parse_read
 from tests.support.log_steps import append_orders
+from tests.support.raw_sql import raw
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -130,6 +131,38 @@ def test_partitions_use_known_counts(log: penstock.Log) -> None:
         "a step must be added once the log has grown enough"
     )
     assert [shares(low) for low in starts] == without
+
+
+@pytest.mark.shows("S28")
+def test_partitions_are_cut_by_size_and_read_in_statements_that_end(
+    log: penstock.Log, log_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions, "PARTITION_EVENTS", 1_000)
+    monkeypatch.setattr(partitions, "PARTITION_BYTES", 500_000)
+    monkeypatch.setattr(batch, "STATEMENT_BYTES", 100_000)
+    monkeypatch.setattr(batch, "_FIRST_ROWS", 100)
+    append_orders(log, 2_500)
+    log.append_many("large", [{"payload": "x" * 10_000, "type": "t", "headers": {"n": str(n)}} for n in range(120)])
+
+    def read(stream: str, *fields: StructField) -> tuple[list[int], list[Any]]:
+        """The sizes of the partitions, and all batches."""
+        reader = PenstockReader(parse_read({"url": log_url, "stream": stream}), StructType(list(fields)))
+        found = [list(reader.read(piece)) for piece in reader.partitions()]
+        return [sum(map(len, one)) for one in found], [one for several in found for one in several]
+
+    offset, payload = StructField("offset", LongType()), StructField("payload", BinaryType())
+    sizes_of, batches = read("orders", payload)
+    assert (sizes_of, batches[0].schema.names) == ([833, 833, 834], ["payload"])
+    numbers = [json.loads(one)["n"] for each in batches for one in each.column("payload").to_pylist()]
+    assert numbers == list(range(2_500)) and len(batches) > 6, "a partition takes several statements"
+    assert read("large", payload)[0] == [40, 40, 40], "large payloads make small partitions"
+    assert read("large", offset)[0] == [120], "payloads that are not read do not count"
+    if log.store.kind == "postgresql":
+        reader = PenstockReader(parse_read({"url": log_url, "stream": "orders"}), StructType([offset]))
+        next(reader.read(reader.partitions()[0]))
+        with raw(log_url) as sql:
+            mine = "datname = current_database() and pid <> pg_backend_pid()"
+            assert sql(f"select query from pg_stat_activity where xact_start is not null and {mine}") == []
 
 
 @pytest.mark.shows("S06")

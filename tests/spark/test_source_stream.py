@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -374,3 +375,43 @@ def test_a_redriven_event_enters_the_running_query_and_counts_once(
     )
     query.awaitTermination()
     assert totals == {"k0": [3], "k1": [2, 3, 4, 4]} and count(log, "published") == 7
+
+
+@pytest.mark.shows("S25")
+def test_a_failing_row_in_foreach_batch_is_settled_by_itself_and_the_query_goes_on(
+    spark: Any, postgres_log: penstock.Log, postgres_log_url: str, checkpoint: Path
+) -> None:
+    from pyspark.sql import functions as f
+
+    log = postgres_log
+    log.create_group("orders", "lake", retry=penstock.Retry(max_attempts=2, base_seconds=0, jitter=0))
+    append_orders(log, 6)
+    written: list[tuple[int, list[int]]] = []
+
+    def write(batch: Any, number: int) -> None:
+        n = f.get_json_object(f.col("payload").cast("string"), "$.n").cast("int")
+        rows = batch.select("offset", n.alias("n"))
+        marked = rows.withColumn("_error", f.when(f.col("n") == 2, "not twos").when(f.col("n") == 4, "not fours"))
+        good = penstock.spark.outcomes(marked, number)
+        assert good.columns == ["offset", "n"]
+        if number == 1:
+            (two,) = rows.where("n = 2").collect()
+            good = penstock.spark.outcomes(rows, number, {two.offset: penstock.Permanent("never a two")})
+        written.append((number, sorted(row.n for row in good.collect())))
+
+    query = (
+        read_orders_stream(spark, postgres_log_url)
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)  # what is retried at once belongs to it
+        .start()
+    )
+    query.awaitTermination()
+    assert written == [(0, [0, 1, 3, 5]), (1, [4])]
+    said = [json.loads(one.sources[0].latestOffset) for one in query.recentProgress if one.sources[0].latestOffset]
+    assert [one["lag"] for one in said if one["claim"] == 1][:1] == [6], "Spark's progress knows the lag"
+    assert (count(log, "published"), count(log, "dead"), count(log, "claimed")) == (5, 1, 0)
+    (dead,) = log.deliveries("orders", "lake", state="DEAD")
+    assert (dead.json()["n"], dead.last_error, dead.attempts) == (2, "never a two", 2)
+    with pytest.raises(penstock.InvalidInput, match="inside of foreachBatch"):
+        penstock.spark.outcomes(spark.range(1), 0, {})

@@ -338,7 +338,8 @@ def query_writer(url: str) -> PenstockStreamWriter:
 def staged(log: penstock.Log, number: int, *numbers: int, query: str = "query:q") -> Wrote:
     """The commit message of a task of a streaming query."""
     staging = Staging(log.store, "out", query, number)
-    return Wrote(staging.stage([[one("out", {"payload": {"n": n}, "type": "t"})[0] for n in numbers]]), query)
+    made = [one("out", {"payload": {"n": n}, "type": "t"})[0] for n in numbers]
+    return Wrote(staging.stage([(made, None)]), query)
 
 
 @pytest.mark.shows("S08")
@@ -392,13 +393,13 @@ def test_known_ids_are_appended_once_and_never_as_something_else(log: penstock.L
 
     log.append("out", {"n": 1}, type="t", event_id=penstock.event_id("a"))
     staging = Staging(log.store, "out", "query:q", 0)
-    assert staging.commit([staging.stage([events(1, "a", "b", "b")])])
+    assert staging.commit([staging.stage([(events(1, "a", "b", "b"), None)])])
     assert numbers(log) == [1, 1]
     later = Staging(log.store, "out", "query:q", 1)
     with pytest.raises(DuplicateMismatch):
-        later.commit([later.stage([events(3, "c")]), later.stage([events(2, "a")])])
+        later.commit([later.stage([(events(3, "c"), None)]), later.stage([(events(2, "a"), None)])])
     assert numbers(log) == [1, 1]
-    assert later.commit([later.stage([events(3, "c")])]), "the refused commit left a mark"
+    assert later.commit([later.stage([(events(3, "c"), None)])]), "the refused commit left a mark"
     assert numbers(log) == [1, 1, 3]
 
 

@@ -14,6 +14,7 @@ from tests.support.children.killed_driver import EVENTS, declared
 from tests.support.log_steps import append_orders_of_two_types, count_by_state
 from tests.support.raw_sql import raw
 from tests.support.spark_pipeline import run_pipeline_until_drained, staged_leftovers, stored_numbers
+from tests.support.viewfs import mount_viewfs
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,6 +48,7 @@ def check_every_row_arrives_once(
 ) -> None:
     """Kill a driver at this step; another one finishes the work and leaves nothing behind."""
     prepare_pipeline(log, url, kind)
+    mount_viewfs(spark, place)
     run_until_killed(url, kind, place, when, block)
     run_pipeline_until_drained(log, spark, declared(kind, place))
     assert count_by_state(log) == {"published": EVENTS}

@@ -8,6 +8,7 @@ from typing import Any
 
 import penstock
 from penstock.declare.subscription import Subscription
+from penstock.engine.run_row import begin
 from penstock.spark.handlers.engine import SparkEngine
 
 PATIENCE_SECONDS = 100
@@ -25,7 +26,8 @@ def engine_on_spark(
     spark: Any, log: penstock.Log, *subscriptions: Subscription, until_drained: bool = False
 ) -> Iterator[SparkEngine]:
     """A started engine; on exit it is stopped and has ended."""
-    engine = SparkEngine(log, spark, log.store.url, subscriptions, until_drained=until_drained)
+    run = begin(log, "spark", [one.name for one in subscriptions])
+    engine = SparkEngine(log, spark, log.store.url, subscriptions, until_drained=until_drained, run=run)
     engine.start()
     try:
         yield engine

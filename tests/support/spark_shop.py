@@ -30,9 +30,9 @@ def slow(event, ctx):
 class SparkShop:
     """The directory of the app, and the URL of its log."""
 
-    def __init__(self, directory: Path, url: str) -> None:
+    def __init__(self, directory: Path, url: str, max_attempts: int = 2) -> None:
         self.directory, self.url = directory, url
-        (directory / "shop.py").write_text(APP)
+        (directory / "shop.py").write_text(APP.replace("max_attempts=2", f"max_attempts={max_attempts}"))
         create_done_table(url)
 
     def append(self, count: int, **payload: object) -> None:
@@ -41,5 +41,5 @@ class SparkShop:
                 "orders", [{"payload": payload, "type": "t", "ordering_key": f"k{n % 7}"} for n in range(count)]
             )
 
-    def run(self, *arguments: object, **more: object) -> Running:
-        return penstock(self.directory, "run", "shop.py", *arguments, "--url", self.url, "--master", "local[2]", **more)
+    def run(self, *arguments: object, master: str = "local[2]", **more: object) -> Running:
+        return penstock(self.directory, "run", "shop.py", *arguments, "--url", self.url, "--master", master, **more)

@@ -18,6 +18,7 @@ from penstock import sinks
 from penstock.declare.pipeline import Pipeline, Sink
 from tests.support.declarations import pipeline
 from tests.support.spark_pipeline import run_pipeline_until_drained
+from tests.support.viewfs import mount_viewfs, viewfs_url
 
 EVENTS = 300
 STEPS = {
@@ -32,6 +33,7 @@ STEPS = {
         *[("before", "rename.forget"), ("after", "rename.forget")],
     ],
 }
+STEPS["hadoop"] = STEPS["parquet"]
 
 
 class Kill:
@@ -56,6 +58,8 @@ def sink_of(kind: str, place: str) -> Sink:
         return sinks.Table("numbers")
     if kind == "upsert":
         return sinks.Table("numbers", mode="upsert", keys=["n"])
+    if kind == "hadoop":
+        return sinks.Parquet(viewfs_url(place))
     return sinks.Stream("copies", type="copy", key="n") if kind == "stream" else sinks.Parquet(place)
 
 
@@ -86,6 +90,7 @@ def main() -> None:
 
     url, kind, place, when, block = sys.argv[1:]
     spark = make_session("local[2]", config={"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"})
+    mount_viewfs(spark, place)
     running = block == "running"
     with penstock.open(url, hook=None if running else Kill(when, block)) as log:
         run_pipeline_until_drained(log, spark, declared(kind, place, os.getpid() if running else None))

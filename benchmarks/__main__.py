@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import appending, backlog, claiming, costs, crowds, engine, looking, peers, pruning, spark
+from benchmarks import appending, backlog, claiming, costs, crowds, engine, looking, peers, pipelines, pruning, spark
 from benchmarks.measuring import Figure, Line
 from tests.support.postgres_server import PostgresServer
 
@@ -27,6 +27,7 @@ SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
     "prune": pruning.run,
     "engine": engine.run,
     "spark": spark.run,
+    "pipelines": pipelines.run,
     "peers": peers.run,
 }
 HEADER = ("what", "median", "worst", "wanted", "reached", "detail of the median")
@@ -38,7 +39,10 @@ def main() -> int:
     parser.add_argument("suite", nargs="*", choices=[*SUITES, []], help="which figures (default: all)")
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE}")
     parser.add_argument("--runs", type=int, default=1, help="how often, each on a new server (default: 1)")
+    parser.add_argument("--against", action="append", metavar="COMMIT", help="compare handlers with those of a commit")
     options = parser.parse_args()
+    if options.against:
+        return against(parser, options)
     taken: dict[str, list[list[Figure]]] = {}
     console = Console()
     bar = Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console)
@@ -59,6 +63,17 @@ def main() -> int:
         for suite, found in lines.items():
             write(suite, found, version, options.runs)
     return 0 if all(line.median.reached is not False for found in lines.values() for line in found) else 1
+
+
+def against(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    """Compare this tree with earlier ones; `--runs` is the number of turns."""
+    from benchmarks.turns import compare
+
+    if not options.suite or not {*options.suite} <= {"engine", "spark"}:
+        parser.error("--against takes the suites engine and spark")
+    for name in options.suite:
+        compare(name, options.against, max(3, options.runs), SETTINGS, Console())
+    return 0
 
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB", "autovacuum": "on"}

@@ -17,7 +17,8 @@ globals().pop("__file__", None)
 
 url = os.environ.get("PENSTOCK_URL", f"sqlite:///{tempfile.mkdtemp()}/walkthrough.db")
 log = penstock.open(url)
-spark = SparkSession.builder.appName("walkthrough").getOrCreate()
+small = {"spark.sql.shuffle.partitions": "2"}  # not Spark's 200: five events are no big data
+spark = SparkSession.builder.appName("walkthrough").config(map=small).getOrCreate()
 
 # %% Append a few events. What is in the log never changes.
 amounts = [1250, 400, -5, 990, 70]

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import orjson
+import pyarrow as pa
 import pytest
 
 import penstock
 from penstock.core.lease import Failure, Settlement
-from penstock.core.target import Target
+from penstock.core.target import StagingTable, Target
 from penstock.errors import StagedLost
 from penstock.log import pipelines
-from penstock.log.pipelines import PipelineStore, StagedRow
+from penstock.log.pipelines import PipelineStore
 from penstock.log.refused import Refused, refused_events, refused_rows, try_rows
 from penstock.log.staging import Staged, Staging
 from penstock.log.transact import transact
@@ -27,12 +27,15 @@ def stage(log: penstock.Log, rows: Sequence[tuple[int | None, int]]) -> list[Sta
     """Stage rows (event, n) for a lease."""
     append_orders(log, 1)
     log.create_group("orders", "g")
-    staged = [StagedRow(offset, orjson.dumps({"n": n})) for offset, n in rows]
-    return [PipelineStore(log.store).stage_rows(claim_lease(log).id, [staged])]
+    return [PipelineStore(log.store).stage_rows(claim_lease(log).id, table(log), [batch(rows)])]
 
 
-def statement(log: penstock.Log) -> str:
-    return log.store.insert_staged(Target("small", ["n"]))
+def batch(rows: Sequence[tuple[int | None, int]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"offset": [offset for offset, _ in rows], "n": [n for _, n in rows]})
+
+
+def table(log: penstock.Log) -> StagingTable:
+    return PipelineStore(log.store).staging_table(Target("small", ["n"], ["bigint"]))
 
 
 def stored(url: str) -> list[int]:
@@ -51,28 +54,29 @@ def small(log_url: str) -> None:
 def test_the_events_of_refused_rows_are_found(log: penstock.Log, log_url: str) -> None:
     rows = [(offset, offset) for offset in range(100)] + [(200, 3), (201, 17)]
     named = stage(log, rows)
-    assert try_rows(log.store, statement(log), named) is not None
-    found = refused_rows(log.store, statement(log), named, {97})
+    assert try_rows(log.store, table(log), named) is not None
+    found = refused_rows(log.store, table(log), named, {97})
     assert found is not None and not found.untried
     sevens = {n for n in range(100) if n % 10 == 7 and n != 97}
     assert found.failed.keys() == sevens | {200, 201}, "of two rows with the same key, the later one is refused"
     assert "constraint" in found.failed[17].message.lower() and found.failed[17].code == "effect_failed"
     assert stored(log_url) == [], "a trial leaves nothing behind"
-    transact(log.store, lambda tx: pipelines.move_rows(tx, statement(log), named, found.failed.keys() | {97}))
+    failed, to = found.failed.keys() | {97}, table(log)
+    transact(log.store, lambda tx: pipelines.move_rows(tx, to, named, failed))
     assert stored(log_url) == [n for n in range(100) if n % 10 != 7]
 
 
 @pytest.mark.usefixtures("small")
 def test_rows_that_name_no_event_are_tried_only_together(log: penstock.Log) -> None:
     named = stage(log, [(1, 1), (None, 2)])
-    assert refused_rows(log.store, statement(log), named, frozenset()) is None
-    assert try_rows(log.store, statement(log), named) is None
+    assert refused_rows(log.store, table(log), named, frozenset()) is None
+    assert try_rows(log.store, table(log), named) is None
 
 
 @pytest.mark.usefixtures("small")
 def test_a_search_that_is_too_long_says_what_it_did_not_try(log: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.log.refused.REFUSAL_TRIES", 5)
-    found = refused_rows(log.store, statement(log), stage(log, [(n, n) for n in range(16)]), frozenset())
+    found = refused_rows(log.store, table(log), stage(log, [(n, n) for n in range(16)]), frozenset())
     assert isinstance(found, Refused) and 7 in found.untried and not {0, 1, 2, 3} & found.untried
 
 
@@ -81,16 +85,14 @@ def test_a_search_that_is_too_long_says_what_it_did_not_try(log: penstock.Log, m
 def test_staged_rows_that_are_gone_are_not_taken_for_none(log: penstock.Log, log_url: str) -> None:
     """An unlogged table is empty after a crash of the server."""
     (named,) = stage(log, [(1, 1), (2, 2)])
-    table = "penstock.staged_rows" if log_url.startswith("postgresql") else "penstock_staged_rows"
+    staged_rows = "penstock.staged_rows" if log_url.startswith("postgresql") else "penstock_staged_rows"
     with raw(log_url) as sql:
-        sql(f"delete from {table}")
+        sql(f"delete from {staged_rows}")
     with pytest.raises(StagedLost):
-        transact(log.store, lambda tx: pipelines.move_rows(tx, statement(log), [named]))
+        transact(log.store, partial(pipelines.move_rows, table=table(log), named=[named]))
 
 
 def test_an_event_whose_id_is_taken_names_its_source(log: penstock.Log) -> None:
-    import pyarrow as pa
-
     taken = str(penstock.event_id("taken"))
     log.append("totals", {"n": 0}, type="total", event_id=taken)
     rows: dict[str, Any] = {"n": [1, 2, 3], "event_id": [None, taken, None], "type": ["total"] * 3}
@@ -107,8 +109,8 @@ def test_rows_move_while_the_end_of_their_lease_goes_back(log: penstock.Log, log
     append_orders(log, 4)
     log.create_group("orders", "g")
     lease = claim_lease(log)
-    staged = [PipelineStore(log.store).stage_rows(lease.id, [[StagedRow(1, orjson.dumps({"n": 1}))]])]
+    staged = [PipelineStore(log.store).stage_rows(lease.id, table(log), [batch([(1, 1)])])]
     said = Settlement(failed={3: Failure("error", "no")}, upto=1, moves=[str(one.attempt) for one in staged])
-    move = partial(pipelines.move_rows, statement=statement(log), named=staged)
+    move = partial(pipelines.move_rows, table=table(log), named=staged)
     settled = log.settle(lease.id, lease.token, said, move=move)
     assert (settled.published, settled.failed, settled.released) == (1, 1, 2) and stored(log_url) == [1]

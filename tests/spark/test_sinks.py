@@ -12,12 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 import pytest
 
 import penstock
 from penstock import sinks
+from penstock.core.target import Target
 from penstock.errors import InvalidPipeline
-from penstock.log.pipelines import PipelineStore, StagedRow
+from penstock.log.pipelines import PipelineStore
 from penstock.spark.pipelines.frames import empty_frame
 from penstock.spark.pipelines.sinks.choose import pipeline_writer
 from penstock.spark.pipelines.sinks.late_names import LateNames
@@ -365,7 +367,11 @@ def test_rows_staged_by_dead_drivers_are_dropped(log: penstock.Log, log_url: str
     lease = log.claim("orders", "g", claimed_by="dead")
     assert lease is not None
     aside = PipelineStore(log.store)
-    assert aside.stage_rows(lease.id, [[StagedRow(1, b'{"n":1}')], [StagedRow(None, b'{"n":2}')]]).events == 2
+    with raw(log_url) as sql:
+        sql("create table numbers (n bigint)")
+    table = aside.staging_table(Target("numbers", ["n"], ["bigint"]))
+    batches = [pa.RecordBatch.from_pydict({"offset": [offset], "n": [1]}) for offset in (1, None)]
+    assert aside.stage_rows(lease.id, table, batches).events == 2
     assert aside.drop_leftovers() == 0 and staged_leftovers(log_url)[2] == 2, "rows of an open lease must be kept"
     lease.release()
     assert aside.drop_leftovers() == 1 and staged_leftovers(log_url) == [0, 0, 0, 0]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
+from penstock.core.target import StagingTable, Target
 from penstock.core.user_sql import UserSqlError
 from penstock.errors import StagedLost
 from penstock.log import staging
@@ -24,13 +25,6 @@ from penstock.log.transact import look, transact
 from penstock.stores.base import Store, Transaction
 
 WRITER = "pipeline"  # of everything that is staged here; the lease is its batch
-
-
-class StagedRow(NamedTuple):
-    """A row to be inserted into a table: its columns as JSON, and the event it comes from, if known."""
-
-    event_offset: int | None
-    fields: bytes
 
 
 class Rename(NamedTuple):
@@ -55,18 +49,25 @@ class PipelineStore:
         """Return the offsets of a lease's members."""
         return look(self._store, lambda tx: offsets(tx, lease))
 
-    def stage_rows(self, lease: int, chunks: Iterable[Sequence[StagedRow]]) -> Staged:
-        """Stage the rows of one task attempt, one transaction per chunk, so that none stays open while it waits."""
+    def stage_rows(self, lease: int, table: StagingTable, batches: Iterable[Any]) -> Staged:
+        """Stage the rows of one task attempt, one transaction per record batch, so that none stays open while it waits.
+
+        The column `offset`, if there is one, names the event of a row.
+        """
         attempt = uuid7()
         rows = 0
-        for chunk in chunks:
-            if not chunk:
+        for batch in batches:
+            if not len(batch):
                 continue
             if not rows:
                 transact(self._store, lambda tx: begin(tx, attempt, lease))
-            transact(self._store, partial(stage_rows, attempt=attempt, rows=chunk))
-            rows += len(chunk)
+            transact(self._store, partial(stage_rows, table=table, attempt=attempt, first=rows, rows=batch))
+            rows += len(batch)
         return Staged(attempt, rows)
+
+    def staging_table(self, target: Target) -> StagingTable:
+        """Return where rows of this shape are staged; made where it is missing."""
+        return transact(self._store, lambda tx: tx.staging_table(target))
 
     def columns(self, table: str) -> list[str]:
         """Return the columns of a user's table; empty if there is none."""
@@ -88,8 +89,10 @@ class PipelineStore:
         raise AssertionError("unreachable")
 
     def drop_leftovers(self) -> int:
-        """Drop what was staged for leases that have ended."""
-        return transact(self._store, drop_leftovers)
+        """Drop what was staged for leases that have ended; returns the number of attempts."""
+        found = transact(self._store, drop_leftovers)
+        transact(self._store, lambda tx: tx.shrink_staging())
+        return found
 
     def due_renames(self, folder: str, stream: str, group: str) -> dict[int, Rename]:
         """Return the pending renames of a folder, and those of a group in any folder."""
@@ -131,18 +134,15 @@ def begin(tx: Transaction, attempt: uuid.UUID, lease: int) -> None:
     staging.begin(tx, attempt, WRITER, lease)
 
 
-def stage_rows(tx: Transaction, attempt: uuid.UUID, rows: Sequence[StagedRow]) -> None:
+def stage_rows(tx: Transaction, table: StagingTable, attempt: uuid.UUID, first: int, rows: Any) -> None:
     """Stage rows under an attempt that was not given up."""
     if not tx.rows("stage.hold", attempts=[attempt]):
         raise StagedLost("This attempt was given up: its lease has ended.")
-    tx.stage_rows(rows, attempt)
+    tx.stage_rows(table, attempt, first, rows)
 
 
-def move_rows(tx: Transaction, statement: str, named: Sequence[Staged], failed: Set[int] = frozenset()) -> None:
-    """Move the rows of these attempts, but for those of failed events, into the user's table.
-
-    The statement takes the ids of the attempts as its parameter.
-    """
+def move_rows(tx: Transaction, table: StagingTable, named: Sequence[Staged], failed: Set[int] = frozenset()) -> None:
+    """Move the rows of these attempts, but for those of failed events, into the user's table."""
     attempts = [one.attempt for one in named]
     tx.rows("stage.hold", attempts=attempts)
     found = tx.one("pipeline.count", attempts=attempts)
@@ -151,13 +151,13 @@ def move_rows(tx: Transaction, statement: str, named: Sequence[Staged], failed: 
         raise StagedLost(f"Tasks staged {wanted:,} rows, but {0 if found is None else found.events:,} are left.")
     if failed:
         tx.run("pipeline.drop_failed", attempts=attempts, offsets=sorted(failed))
-    run_statement(tx, statement, attempts)
+    run_statement(tx, table.move, attempts)
     drop(tx, attempts)
 
 
-def run_statement(tx: Transaction, statement: str, attempts: Sequence[uuid.UUID]) -> None:
-    """Run the statement of a sink for the rows of these attempts; raises `UserSqlError`."""
-    tx.user_sql(statement, [orjson.dumps(attempts).decode()])
+def run_statement(tx: Transaction, statement: str, attempts: Sequence[uuid.UUID], *part: int) -> None:
+    """Run a statement of a `StagingTable` for the rows of these attempts; raises `UserSqlError`."""
+    tx.user_sql(statement, [orjson.dumps(attempts).decode(), *part])
     tx.check_user_sql_so_far()
 
 

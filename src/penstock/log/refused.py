@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from penstock.core import codec
 from penstock.core.lease import Failure
 from penstock.core.limits import REFUSAL_TRIES
+from penstock.core.target import StagingTable
 from penstock.core.user_sql import UserSqlError
 from penstock.errors import DuplicateMismatch
 from penstock.log import pipelines, staging
-from penstock.log.ids import uuid7
 from penstock.log.staging import Staged
 from penstock.log.transact import transact
 from penstock.stores.base import Store, Transaction
@@ -40,9 +40,9 @@ def refusal(message: object) -> Failure:
     return Failure("effect_failed", codec.error_text(f"settle_failed: {message}"))
 
 
-def try_rows(store: Store, statement: str, named: Sequence[Staged]) -> str | None:
-    """Move rows with the sink's statement and undo it; return the database's error, if any."""
-    return _tried(store, lambda tx: pipelines.run_statement(tx, statement, [one.attempt for one in named]))
+def try_rows(store: Store, table: StagingTable, named: Sequence[Staged]) -> str | None:
+    """Move rows and undo it; return the database's error, if any."""
+    return _tried(store, lambda tx: pipelines.run_statement(tx, table.move, [one.attempt for one in named]))
 
 
 def try_events(store: Store, named: Sequence[Staged]) -> str | None:
@@ -84,12 +84,15 @@ def refused_events(store: Store, named: Sequence[Staged], failed: Set[int]) -> R
     return None if None in found.failed or not found.failed else found
 
 
-def refused_rows(store: Store, statement: str, named: Sequence[Staged], failed: Set[int]) -> Refused | None:
-    """Find the events whose rows the sink's statement cannot move; None if there is a row that names no event."""
+def refused_rows(store: Store, table: StagingTable, named: Sequence[Staged], failed: Set[int]) -> Refused | None:
+    """Find the events whose rows cannot be moved, all of which were refused together.
+
+    None if there is a row that names no event.
+    """
     found: list[Refused | None] = []
 
     def trial(tx: Transaction) -> None:
-        found[:] = [_search(tx, statement, named, failed)]
+        found[:] = [_search(tx, table, named, failed)]
         raise _Undone
 
     with suppress(_Undone):
@@ -97,7 +100,16 @@ def refused_rows(store: Store, statement: str, named: Sequence[Staged], failed: 
     return found[0]
 
 
-def _search(tx: Transaction, statement: str, named: Sequence[Staged], failed: Set[int]) -> Refused | None:
+@dataclass(slots=True)
+class _Part:
+    """Events in offset order whose rows are tried together."""
+
+    offsets: Sequence[int]
+    refused: bool = False  # known without a trial
+    decides: bool = False  # its other half is refused if this one is taken
+
+
+def _search(tx: Transaction, table: StagingTable, named: Sequence[Staged], failed: Set[int]) -> Refused | None:
     attempts = [one.attempt for one in named]
     if failed:
         tx.run("pipeline.drop_failed", attempts=attempts, offsets=sorted(failed))
@@ -105,30 +117,30 @@ def _search(tx: Transaction, statement: str, named: Sequence[Staged], failed: Se
     if None in offsets:
         return None
     found = Refused()
-    waiting = [(attempts, offsets)]
+    waiting = [_Part(offsets, refused=True)] if offsets else []
     for _ in range(REFUSAL_TRIES):
         if not waiting:
             break
-        attempts, offsets = waiting.pop()
-        message = _try(tx, statement, attempts)
+        part = waiting.pop()
+        first, last, alone = part.offsets[0], part.offsets[-1], len(part.offsets) == 1
+        message = _try(tx, table, attempts, first, last) if alone or not part.refused else ""
         if message is None:
-            continue
-        if len(offsets) == 1:
-            found.failed[offsets[0]] = refusal(message)
-            continue
-        halves = offsets[: len(offsets) // 2], offsets[len(offsets) // 2 :]
-        for half in reversed(halves):  # the first is tried first
-            part = uuid7()
-            tx.run("pipeline.copy_part", part=part, attempts=attempts, low=half[0], high=half[-1])
-            waiting.append(([part], half))
-    found.untried = {offset for _, offsets in waiting for offset in offsets}
+            if part.decides:
+                waiting[-1].refused = True
+        elif alone:
+            found.failed[first] = refusal(message)
+        else:
+            half = len(part.offsets) // 2
+            waiting += [_Part(part.offsets[half:]), _Part(part.offsets[:half], decides=True)]
+    found.untried = {offset for part in waiting for offset in part.offsets}
     return found
 
 
-def _try(tx: Transaction, statement: str, attempts: Sequence[uuid.UUID]) -> str | None:
+def _try(tx: Transaction, table: StagingTable, attempts: Sequence[uuid.UUID], first: int, last: int) -> str | None:
+    """Move the rows of some events; they stay, for those that are tried next, unless they are refused."""
     try:
         with tx.savepoint():
-            pipelines.run_statement(tx, statement, attempts)
+            pipelines.run_statement(tx, table.move_part, attempts, first, last)
     except UserSqlError as error:
         return str(error).strip()
     return None

@@ -18,7 +18,7 @@ from penstock.core.finding import Finding, Level
 from penstock.core.lease import LeaseRow
 from penstock.core.look import Sight
 from penstock.core.observe import Observed
-from penstock.core.target import Target
+from penstock.core.target import StagingTable, Target
 
 Row = Any  # a row whose columns are attributes: see `rows`, or the block's SQL
 Call = tuple[str, dict[str, Any]]  # a block and its parameters
@@ -77,8 +77,17 @@ class Transaction(Protocol):
     def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID, sources: Sequence[int] | None = None) -> None:
         """Put events aside for a task attempt, with the offsets of the events that they were made of, if known."""
 
-    def stage_rows(self, rows: Sequence[tuple[int | None, bytes]], attempt: uuid.UUID) -> None:
-        """Put rows of a table aside for a task attempt; see `stores.pipelines`."""
+    def stage_rows(self, table: StagingTable, attempt: uuid.UUID, first: int, rows: Any) -> None:
+        """Stage the rows of a record batch for a task attempt; `first` of its rows were staged before.
+
+        `InvalidPayload` for what no table takes.
+        """
+
+    def staging_table(self, target: Target) -> StagingTable:
+        """Return where rows of this shape are staged; made where it is missing."""
+
+    def shrink_staging(self) -> None:
+        """Give the space of staging tables back that nobody uses."""
 
     def user_sql(self, sql: str, params: Sequence[Any]) -> None:
         """Run a statement of the user's; raises `UserSqlError` if it fails or returns rows."""
@@ -167,12 +176,6 @@ class Store(Protocol):
 
     def table_name(self, table: str) -> str:
         """A table of the user's as the block `pipeline.columns` takes its name."""
-
-    def insert_staged(self, target: Target) -> str:
-        """The statement that moves staged rows into a user's table; its parameter is a JSON array of attempts."""
-
-    def staged_rows(self, columns: Sequence[str], values: Sequence[Sequence[Any]]) -> list[bytes]:
-        """Rows, given column by column, as `insert_staged` finds them; `InvalidPayload` for what no table takes."""
 
     def exists(self) -> bool:
         """Whether there is a database to connect to; a file is not created by asking."""

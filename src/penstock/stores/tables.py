@@ -6,10 +6,7 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-import orjson
-
 from penstock.core.target import Target
-from penstock.errors import InvalidPayload
 
 THERE: Final = "penstock_there"  # in a statement: the row that is there already
 
@@ -54,23 +51,10 @@ def _is_newer(version: str) -> str:
     return f"{there} < {new} or ({there} is null and {new} is not null)"
 
 
-def not_finite(value: Any) -> bool:
-    """Whether a value is an infinity or NaN, which JSON does not have."""
-    return isinstance(value, float) and value - value != 0
-
-
-def as_json(columns: Sequence[str], values: Sequence[Sequence[Any]], plain: Callable[[bytes], str]) -> list[bytes]:
-    """Rows, given column by column, as JSON objects; `plain` says how bytes are written."""
-
-    def other(value: Any) -> str:
-        if isinstance(value, bytes):
-            return plain(value)
-        if isinstance(value, Decimal):
-            return str(value)
-        raise TypeError(f"{type(value).__name__} has no form in JSON")
-
-    rows = (dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True))
-    try:
-        return [orjson.dumps(row, default=other, option=orjson.OPT_NON_STR_KEYS) for row in rows]
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidPayload(f"A row cannot be brought into the table: {error}.") from error
+def as_text(value: Any, plain: Callable[[bytes], str]) -> str:
+    """A value that JSON does not have; `plain` says how bytes are written."""
+    if isinstance(value, bytes):
+        return plain(value)
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -83,26 +83,6 @@ def stage(
         stream.write(_TRAILER)
 
 
-def stage_rows(
-    connection: psycopg.Connection[Any],
-    store: PostgresStore,
-    rows: Sequence[tuple[int | None, bytes]],
-    attempt: uuid.UUID,
-) -> None:
-    """One binary COPY of rows that wait for their table: the attempt, the event's offset, the columns as JSON."""
-    start = (3).to_bytes(2, "big") + _UUID_LENGTH + attempt.bytes
-    with connection.cursor() as cursor, cursor.copy(store.blocks["pipeline.copy"]) as stream:
-        stream.write(_HEADER)
-        for first in range(0, len(rows), _STAGED_AT_ONCE):
-            stream.write(
-                b"".join(
-                    start + (_NULL if offset is None else _moment(8, offset)) + _length(len(text) + 1) + _JSONB + text
-                    for offset, text in rows[first : first + _STAGED_AT_ONCE]
-                )
-            )
-        stream.write(_TRAILER)
-
-
 def _column_chunks(events: EventColumns, columns: bytes, end: bytes) -> Iterator[bytes]:
     """What repeats from event to event is laid out once."""
     start = columns + _piece(events.stream) + _UUID_LENGTH

@@ -20,12 +20,10 @@ from penstock.core.finding import Finding
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.core.limits import BUSY_SECONDS, WAKE_EVERY_SECONDS
-from penstock.core.target import Target
 from penstock.core.urls import without_password
 from penstock.errors import CommitUnknown, InvalidUrl, MissingDependency, StoreClosed, StoreUnavailable
 from penstock.stores import blocks, tables
 from penstock.stores.base import Clock, StatementHook, Transaction
-from penstock.stores.postgres.table import insert_staged, staged_rows
 from penstock.stores.wake import Seldom, readable
 
 try:
@@ -318,12 +316,6 @@ class PostgresStore:
 
     def table_name(self, table: str) -> str:
         return tables.quoted(table)
-
-    def insert_staged(self, target: Target) -> str:
-        return insert_staged(self.schema, target)
-
-    def staged_rows(self, columns: Sequence[str], values: Sequence[Sequence[Any]]) -> list[bytes]:
-        return staged_rows(columns, values)
 
     def exists(self) -> bool:
         return True  # connecting says more

@@ -16,6 +16,7 @@ from psycopg.rows import namedtuple_row, tuple_row
 from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import EventColumns, NewEvent
 from penstock.core.observe import Observed
+from penstock.core.target import StagingTable, Target
 from penstock.core.user_sql import UserSqlError, check_user_sql
 from penstock.errors import CommitUnknown
 from penstock.stores.base import Call, Row
@@ -215,10 +216,20 @@ class PostgresTransaction:
         if hook is not None:
             hook("after", "stage")
 
-    def stage_rows(self, rows: Sequence[tuple[int | None, bytes]], attempt: uuid.UUID) -> None:
-        from penstock.stores.postgres import bulk
+    def stage_rows(self, table: StagingTable, attempt: uuid.UUID, first: int, rows: Any) -> None:
+        from penstock.stores.postgres.copy_text import copy_lines, copy_statement
 
-        bulk.stage_rows(self._connection, self._store, rows, attempt)
+        lines = copy_lines(table, attempt, first, rows)
+        with self._connection.cursor() as cursor, cursor.copy(copy_statement(table)) as stream:
+            stream.write(lines)
+
+    def staging_table(self, target: Target) -> StagingTable:
+        from penstock.stores.postgres.table import staging_table
+
+        return staging_table(self, self._store.schema, target)
+
+    def shrink_staging(self) -> None:
+        self.run("pipeline.shrink_staging")
 
     def user_sql(self, sql: str, params: Sequence[Any]) -> None:
         hook = self._store.hook

@@ -17,7 +17,6 @@ from penstock.core.event import NewEvent
 from penstock.core.finding import Finding
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
-from penstock.core.target import Target
 from penstock.errors import CommitUnknown, InvalidUrl
 from penstock.stores import blocks
 from penstock.stores.base import Clock, Conflict, StatementHook, Transaction
@@ -25,7 +24,6 @@ from penstock.stores.sqlite.checkpoint import Checkpointer
 from penstock.stores.sqlite.connections import Connections
 from penstock.stores.sqlite.faults import IOERR, code_of, named, patiently
 from penstock.stores.sqlite.sight import SqliteSight
-from penstock.stores.sqlite.table import insert_staged, staged_rows
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.values import encode, id_text, micros
 
@@ -179,12 +177,6 @@ class SqliteStore:
 
     def table_name(self, table: str) -> str:
         return table
-
-    def insert_staged(self, target: Target) -> str:
-        return insert_staged(target)
-
-    def staged_rows(self, columns: Sequence[str], values: Sequence[Sequence[Any]]) -> list[bytes]:
-        return staged_rows(columns, values)
 
     def exists(self) -> bool:
         return os.path.exists(self.path)

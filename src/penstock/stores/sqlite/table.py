@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from math import isinf
 from typing import Any
 
-from penstock.core.target import Target
+import orjson
+
+from penstock.core.target import StagingTable, Target
 from penstock.errors import InvalidPayload
 from penstock.stores import tables
 
 
-def insert_staged(target: Target) -> str:
+def staging_table(target: Target) -> StagingTable:
+    """All rows are staged in one table."""
+    return StagingTable(
+        *("penstock_staged_rows", target.columns, target.kinds),
+        move=_move(target, ""),
+        move_part=_move(target, " and s.event_offset between ? and ?"),
+    )
+
+
+def _move(target: Target, part: str) -> str:
     """Rows come in the order of their events and change the table one by one, each finding what the last one left."""
     read = ", ".join(
         f"penstock_unhex(json_extract(s.fields, '$.\"{name}\"'))"
@@ -21,13 +32,26 @@ def insert_staged(target: Target) -> str:
     )
     return (
         f"{tables.insert_into(target)} select {read} from penstock_staged_rows s "
-        f"where s.attempt in (select value from json_each(?)) order by s.event_offset, s.position"
+        f"where s.attempt in (select value from json_each(?)){part} order by s.event_offset, s.position"
         f"{tables.on_conflict(target)}"
     )
 
 
-def staged_rows(columns: Sequence[str], values: Sequence[Sequence[Any]]) -> list[bytes]:
-    """SQLite has no NaN and takes null for it."""
+def staged_rows(table: StagingTable, rows: Any) -> Iterator[tuple[int | None, str]]:
+    """The rows of a record batch: the offset of the event, and the columns as JSON. SQLite takes null for NaN."""
+    offsets = rows.column("offset").to_pylist() if "offset" in rows.schema.names else [None] * len(rows)
+    values = [rows.column(name).to_pylist(maps_as_pydicts="strict") for name in table.columns]
     if any(isinstance(one, float) and isinf(one) for column in values for one in column):
         raise InvalidPayload("A row has an infinite number, which cannot be brought into a table of SQLite.")
-    return tables.as_json(columns, values, bytes.hex)
+    for offset, row in zip(offsets, zip(*values, strict=True), strict=True):
+        try:
+            fields = orjson.dumps(
+                dict(zip(table.columns, row, strict=True)), default=_plain, option=orjson.OPT_NON_STR_KEYS
+            )
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidPayload(f"A row cannot be brought into the table: {error}.") from error
+        yield offset, fields.decode()
+
+
+def _plain(value: Any) -> str:
+    return tables.as_text(value, bytes.hex)

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock.core.columns import Columns, RowColumns
 from penstock.core.event import EventColumns, NewEvent
 from penstock.core.observe import Observed
+from penstock.core.target import StagingTable, Target
 from penstock.core.user_sql import UserSqlError, check_user_sql
 from penstock.errors import EffectFailed
 from penstock.stores import blocks
 from penstock.stores.base import Call, Row
 from penstock.stores.sqlite import bulk
 from penstock.stores.sqlite.faults import is_the_stores
+from penstock.stores.sqlite.table import staged_rows, staging_table
 from penstock.stores.sqlite.values import encode, id_text, rows_of, users
 
 if TYPE_CHECKING:
@@ -135,11 +137,17 @@ class SqliteTransaction:
         if hook is not None:
             hook("after", "stage")
 
-    def stage_rows(self, rows: Sequence[tuple[int | None, bytes]], attempt: uuid.UUID) -> None:
+    def stage_rows(self, table: StagingTable, attempt: uuid.UUID, first: int, rows: Any) -> None:
         name = id_text(attempt)
         self._connection.executemany(
-            self._store.blocks["pipeline.insert"], ((name, offset, fields.decode()) for offset, fields in rows)
+            self._store.blocks["pipeline.insert"], ((name, *one) for one in staged_rows(table, rows))
         )
+
+    def staging_table(self, target: Target) -> StagingTable:
+        return staging_table(target)
+
+    def shrink_staging(self) -> None:
+        """The file keeps its space for what comes next."""
 
     def user_sql(self, sql: str, params: Sequence[Any]) -> None:
         hook = self._store.hook

@@ -1,16 +1,16 @@
-"""Rows into a table of the user's: put aside as JSON by the tasks, moved by one INSERT in the settle."""
+"""Rows into a table of the user's: staged by the tasks, moved by one INSERT in the settle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Any, Final
 
 from penstock.core.lease import LeaseRow
-from penstock.core.target import Target
+from penstock.core.target import StagingTable, Target
 from penstock.errors import InvalidPipeline
 from penstock.log import pipelines
 from penstock.log.log import Log
-from penstock.log.pipelines import PipelineStore, StagedRow
+from penstock.log.pipelines import PipelineStore
 from penstock.log.refused import Refused, refused_rows, try_rows
 from penstock.sinks import Table
 from penstock.spark.logs import log_at
@@ -28,8 +28,7 @@ class TableWriter:
         self._staged = PipelineStore(log.store)
         self._safe_url = safe_url
         self._sink = sink
-        self._columns: list[str] = []
-        self._statement = ""
+        self._table = StagingTable("", (), (), "", "")  # until it is checked
 
     def check(self, schema: Any) -> Sequence[str]:
         """The table must be there and take these columns; the database itself has the last word."""
@@ -44,11 +43,10 @@ class TableWriter:
                 f"it has {', '.join(there)}."
             )
         self._check_roles(schema)
-        self._columns = names
-        binary = frozenset(field.name for field in schema.fields if field.dataType.typeName() == "binary")
+        kinds = [schema[name].dataType.simpleString() for name in names]
         sink = self._sink
-        self._statement = self._store.insert_staged(Target(sink.name, names, sink.keys, sink.add, sink.version, binary))
-        refused = self._staged.check_statement(self._statement)
+        self._table = self._staged.staging_table(Target(sink.name, names, kinds, sink.keys, sink.add, sink.version))
+        refused = self._staged.check_statement(self._table.move)
         if refused is not None:
             raise InvalidPipeline(f"The table {self._sink.name!r} does not take these rows: {refused}.")
         return names
@@ -67,37 +65,26 @@ class TableWriter:
                 raise InvalidPipeline(f"The column {name!r} cannot be added up: it is {kind}, not a number.")
 
     def write(self, rows: Any, piece: LeaseRow) -> Written:
-        url, lease, columns = self._safe_url, piece.id, tuple(self._columns)
+        url, lease, table = self._safe_url, piece.id, self._table
 
         def stage(batches: Iterator[Any]) -> Aside:
-            store = log_at(url).store
-            chunks = (_rows(one, columns, store.staged_rows) for one in batches)
-            done = PipelineStore(store).stage_rows(lease, chunks)
+            done = PipelineStore(log_at(url).store).stage_rows(lease, table, batches)
             return Aside(str(done.attempt), done.events)
 
         return put_aside(rows, stage)
 
     def move(self, row: LeaseRow, aside: Sequence[Aside], failed: Set[int]) -> Move | None:
         named = staged(aside)
-        return (lambda tx: pipelines.move_rows(tx, self._statement, named, failed)) if named else None
+        return (lambda tx: pipelines.move_rows(tx, self._table, named, failed)) if named else None
 
     def refused(self, aside: Sequence[Aside], failed: Set[int]) -> Refused | None:
-        return refused_rows(self._store, self._statement, staged(aside), failed)
+        return refused_rows(self._store, self._table, staged(aside), failed)
 
     def try_out(self, aside: Sequence[Aside]) -> str | None:
-        return try_rows(self._store, self._statement, staged(aside))
+        return try_rows(self._store, self._table, staged(aside))
 
     def finish(self) -> None:
         """Nothing is left to do after the settle."""
 
     def clean(self) -> None:
         self._staged.drop_leftovers()
-
-
-def _rows(
-    batch: Any, columns: Sequence[str], encode: Callable[[Sequence[str], Sequence[Sequence[Any]]], list[bytes]]
-) -> list[StagedRow]:
-    """The rows of a record batch, as the store stages them."""
-    offsets = batch.column("offset").to_pylist() if "offset" in batch.schema.names else [None] * len(batch)
-    values = [batch.column(name).to_pylist(maps_as_pydicts="strict") for name in columns]
-    return [StagedRow(offset, fields) for offset, fields in zip(offsets, encode(columns, values), strict=True)]

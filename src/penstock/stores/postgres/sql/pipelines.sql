@@ -3,8 +3,12 @@
 select e."offset"
   {{members_of_lease}};
 
--- name: pipeline.copy
-copy penstock.staged_rows (attempt, event_offset, fields) from stdin (format binary);
+-- name: pipeline.make_staging
+-- A staging table for rows of these types.
+select penstock.make_staging(%(name)s, %(types)s::text[]);
+
+-- name: pipeline.shrink_staging
+select penstock.shrink_staging();
 
 -- name: pipeline.count
 select count(*) as events from penstock.staged_rows where attempt = any(%(attempts)s::uuid[]);
@@ -17,14 +21,6 @@ delete from penstock.staged_rows where attempt = any(%(attempts)s::uuid[]) and e
 -- The events that rows come from; null for rows that name none.
 select distinct event_offset from penstock.staged_rows where attempt = any(%(attempts)s::uuid[]) order by event_offset;
 
--- name: pipeline.copy_part
--- Rows of some events, in their order, once more: to be tried by themselves.
-insert into penstock.staged_rows (attempt, event_offset, fields)
-select %(part)s, event_offset, fields
-  from penstock.staged_rows
- where attempt = any(%(attempts)s::uuid[]) and event_offset between %(low)s and %(high)s
- order by position;
-
 -- name: pipeline.drop_rows
 delete from penstock.staged_rows where attempt = any(%(attempts)s::uuid[]);
 
@@ -36,8 +32,8 @@ select a.attempt
    for update of a skip locked;
 
 -- name: pipeline.columns
--- The columns of a table; none if there is no such table.
-select attname as name
+-- The columns of a table, with their types, and those without length or precision; none if there is no such table.
+select attname as name, format_type(atttypid, atttypmod) as type, format_type(atttypid, null) as base
   from pg_attribute
  where attrelid = to_regclass(%(table)s) and attnum > 0 and not attisdropped
  order by attnum;

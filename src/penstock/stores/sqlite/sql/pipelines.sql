@@ -22,14 +22,6 @@ delete from penstock_staged_rows
 select distinct event_offset from penstock_staged_rows
  where attempt in (select value from json_each(:attempts)) order by event_offset;
 
--- name: pipeline.copy_part
--- Rows of some events, in their order, once more: to be tried by themselves.
-insert into penstock_staged_rows (attempt, event_offset, fields)
-select :part, event_offset, fields
-  from penstock_staged_rows
- where attempt in (select value from json_each(:attempts)) and event_offset between :low and :high
- order by position;
-
 -- name: pipeline.drop_rows
 delete from penstock_staged_rows where attempt in (select value from json_each(:attempts));
 

@@ -183,3 +183,25 @@ def test_a_statement_cannot_end_the_settles_own_transaction(shop: penstock.Log, 
     assert scores(log_url) == [] and shop.delivery("orders", "g", one).state == "CLAIMED"
     assert lease.settle(effects={one: {"execute": [insert(1), (sql, [])]}}).failed == 1
     assert scores(log_url) == []
+
+
+@pytest.mark.shows("K27", "K42")
+@pytest.mark.parametrize("state", ["53100", "53200", "58030"], ids=["disk full", "out of memory", "input/output error"])
+def test_a_server_that_lacks_something_blames_no_event(
+    postgres_log: penstock.Log, postgres_log_url: str, state: str
+) -> None:
+    """The settle is refused as a whole, and can be repeated once the server is well again."""
+    append_orders(postgres_log, 2)
+    postgres_log.create_group("orders", "g")
+    lease = claim_lease(postgres_log)
+    with raw(postgres_log_url) as sql:
+        sql("create table scores (n integer primary key)")
+        sql(
+            "create function fail() returns trigger language plpgsql as "
+            f"$$ begin raise exception 'could not extend file' using errcode = '{state}'; end $$"
+        )
+        sql("create trigger fails before insert on scores execute function fail()")
+        with pytest.raises(penstock.StoreUnavailable, match="could not extend file"):
+            lease.settle(execute=[insert(1)])
+        sql("drop trigger fails on scores")
+    assert lease.settle(execute=[insert(1)]).published == 2 and scores(postgres_log_url) == [1]

@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.core.target import Target
-from penstock.errors import InvalidPayload
+from penstock.errors import InvalidPayload, InvalidPipeline
 from penstock.log import pipelines
 from penstock.log.pipelines import PipelineStore, Rename
 from penstock.log.refused import try_rows
@@ -189,3 +189,24 @@ def test_staging_tables_are_shared_by_shape_and_shrink_when_unused(
         transact(postgres_log.store, lambda tx: pipelines.move_rows(tx, table, [staged]))
         store.drop_leftovers()
         assert sql(size) == [(0,)] and sql("select count(*) from numbers") == [(1000,)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"), [("array<int>", "bigint"), ("struct<a:int>", "boolean"), ("interval day", "interval")]
+)
+def test_a_type_that_no_value_of_fits_is_refused_before_the_first_claim(
+    postgres_log: penstock.Log, postgres_log_url: str, kind: str, column: str
+) -> None:
+    with raw(postgres_log_url) as sql:
+        sql(f"create table odd (n {column})")
+    with pytest.raises(InvalidPipeline, match=f"is {column}, and the result's is {kind}"):
+        PipelineStore(postgres_log.store).staging_table(Target("odd", ["n"], [kind]))
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_that_json_lacks_are_not_turned_into_nulls(log: penstock.Log, log_url: str, number: float) -> None:
+    with raw(log_url) as sql:
+        sql(f"create table nested (n {'jsonb' if log_url.startswith('postgresql') else 'text'})")
+    for value in ([0.5, number], {"a": {"b": number}}):
+        with pytest.raises(InvalidPayload, match="NaN or an infinite"):
+            move(log, Target("nested", ["n"], ["array<double>"]), [(1, {"n": value})])

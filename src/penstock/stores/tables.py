@@ -6,7 +6,11 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
+import orjson
+
+from penstock.core.codec import is_finite
 from penstock.core.target import Target
+from penstock.errors import InvalidPayload
 
 THERE: Final = "penstock_there"  # in a statement: the row that is there already
 
@@ -51,10 +55,23 @@ def _is_newer(version: str) -> str:
     return f"{there} < {new} or ({there} is null and {new} is not null)"
 
 
-def as_text(value: Any, plain: Callable[[bytes], str]) -> str:
-    """A value that JSON does not have; `plain` says how bytes are written."""
-    if isinstance(value, bytes):
-        return plain(value)
-    if isinstance(value, Decimal):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+def as_json(value: Any, plain: Callable[[bytes], str]) -> bytes:
+    """A value of a row as JSON; `plain` says how bytes are written. `InvalidPayload` if JSON has nothing like it."""
+
+    def other(found: Any) -> str:
+        if isinstance(found, bytes):
+            return plain(found)
+        if isinstance(found, Decimal):
+            return str(found)
+        raise TypeError(f"{type(found).__name__} has no form in JSON")
+
+    try:
+        return orjson.dumps(value, default=other, option=orjson.OPT_NON_STR_KEYS)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidPayload(f"A row cannot be brought into the table: {error}.") from error
+
+
+def check_nested(value: Any) -> None:
+    """Refuse a list or mapping in which JSON would silently replace a number by null."""
+    if isinstance(value, list | dict) and not is_finite(value):
+        raise InvalidPayload("A row has a NaN or an infinite number in a list, struct or map, and JSON has neither.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-import orjson
 from psycopg import sql
 
 from penstock.core.target import StagingTable
@@ -65,14 +64,8 @@ def _prepared(column: Any, kind: str) -> Any:
 
 
 def _json(value: Any) -> str:
-    try:
-        return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS).decode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidPayload(f"A row cannot be brought into the table: {error}.") from error
-
-
-def _plain(value: Any) -> str:
-    return tables.as_text(value, lambda data: f"\\x{data.hex()}")
+    tables.check_nested(value)
+    return tables.as_json(value, lambda data: f"\\x{data.hex()}").decode()
 
 
 def _escaped(texts: Any) -> Any:

@@ -48,6 +48,11 @@ _MEANINGS: tuple[tuple[Classes, type[Exception] | None, str], ...] = (
         "There is no Penstock schema '{schema}' in this database.",
     ),
     ((PoolClosed,), StoreClosed, "This log was closed."),
+    (
+        (errors.InsufficientResources, errors.DiskFull, errors.OutOfMemory, errors.TooManyConnections, errors.IoError),
+        StoreUnavailable,
+        "{where} cannot go on: {words}.",
+    ),
     ((errors.ProgramLimitExceeded, errors.StatementTooComplex), None, ""),
     (
         (psycopg.OperationalError, psycopg.InterfaceError, errors.IdleInTransactionSessionTimeout),
@@ -83,6 +88,11 @@ def meaning(error: Exception, where: str, schema: str) -> Exception | None:
         return InvalidInput(f"The event cannot be stored: {words(error)}.")
     law = _LAW.get(error.sqlstate or "")
     return None if law is None else law(str(error.diag.message_primary))
+
+
+def is_the_servers(error: psycopg.Error) -> bool:
+    """Whether the server lacks disk, memory or sessions, fails, or is going down: no statement is to blame."""
+    return (error.sqlstate or "").startswith(("53", "58", "57P"))
 
 
 def leaves_it_open(connection: psycopg.Connection[Any], error: psycopg.Error) -> bool:

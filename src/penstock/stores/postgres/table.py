@@ -10,6 +10,7 @@ import hashlib
 from typing import Final
 
 from penstock.core.target import StagingTable, Target
+from penstock.errors import InvalidPipeline
 from penstock.stores import tables
 from penstock.stores.base import Row, Transaction
 
@@ -21,6 +22,7 @@ _TYPES: Final = {
 _NESTED: Final = "jsonb"
 _LOCAL: Final = "timestamp without time zone"
 _SAME: Final = {"timestamp": _LOCAL, "timestamptz": "timestamp with time zone"}  # other names of types
+_NESTING: Final = ("A", "C", "U", "S")  # categories of types that take a list, struct or map: arrays, rows, JSON, text
 _TEXTS: Final = ("text", "character varying", "character")  # a cast would cut what is too long
 
 
@@ -29,6 +31,9 @@ def staging_table(tx: Transaction, schema: str, target: Target) -> StagingTable:
     there = {row.name: row for row in tx.rows("pipeline.columns", table=tables.quoted(target.table))}
     named = [there[name] for name in target.columns]
     types = [_staged_as(kind, row) for kind, row in zip(target.kinds, named, strict=True)]
+    for kind, staged, row in zip(target.kinds, types, named, strict=True):
+        if staged == _NESTED and (kind.startswith("interval") or row.category not in _NESTING):
+            raise InvalidPipeline(f"The column {row.name!r} is {row.type}, and the result's is {kind}.")
     digest = hashlib.sha256("\n".join([target.table, *types]).encode()).hexdigest()
     name = f"staged_rows_{digest[:16]}"
     tx.run("pipeline.make_staging", name=name, types=types)

@@ -293,13 +293,14 @@ def _array(values: list[Any]) -> Any:
 
 @contextmanager
 def _users_fault() -> Iterator[None]:
-    """Whatever goes wrong inside is the user's statement, unless the database asks to try again or is gone."""
+    """Whatever goes wrong inside is the user's statement, unless the database asks to try again, is gone, or has
+    run out of something."""
     try:
         yield
     except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
         raise
     except psycopg.Error as error:
-        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+        if isinstance(error, psycopg.OperationalError) and (error.sqlstate is None or faults.is_the_servers(error)):
             raise
         raise UserSqlError(error, str(error)) from error
     except (UnicodeError, OverflowError) as error:

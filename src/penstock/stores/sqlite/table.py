@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from math import isinf
 from typing import Any
 
-import orjson
-
 from penstock.core.target import StagingTable, Target
 from penstock.errors import InvalidPayload
 from penstock.stores import tables
@@ -44,14 +42,6 @@ def staged_rows(table: StagingTable, rows: Any) -> Iterator[tuple[int | None, st
     if any(isinstance(one, float) and isinf(one) for column in values for one in column):
         raise InvalidPayload("A row has an infinite number, which cannot be brought into a table of SQLite.")
     for offset, row in zip(offsets, zip(*values, strict=True), strict=True):
-        try:
-            fields = orjson.dumps(
-                dict(zip(table.columns, row, strict=True)), default=_plain, option=orjson.OPT_NON_STR_KEYS
-            )
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidPayload(f"A row cannot be brought into the table: {error}.") from error
-        yield offset, fields.decode()
-
-
-def _plain(value: Any) -> str:
-    return tables.as_text(value, bytes.hex)
+        for value in row:
+            tables.check_nested(value)
+        yield offset, tables.as_json(dict(zip(table.columns, row, strict=True)), bytes.hex).decode()

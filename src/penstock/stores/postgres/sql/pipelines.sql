@@ -33,8 +33,9 @@ select a.attempt
 
 -- name: pipeline.columns
 -- The columns of a table, with their types, and those without length or precision; none if there is no such table.
-select attname as name, format_type(atttypid, atttypmod) as type, format_type(atttypid, null) as base
-  from pg_attribute
+select attname as name, format_type(atttypid, atttypmod) as type, format_type(atttypid, null) as base,
+       typcategory as category
+  from pg_attribute join pg_type on pg_type.oid = atttypid
  where attrelid = to_regclass(%(table)s) and attnum > 0 and not attisdropped
  order by attnum;
 

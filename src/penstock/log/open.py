@@ -58,6 +58,14 @@ def open_existing(url: str | None = None, *, migrate: bool = True) -> Log:
     return Log(store)
 
 
+def preload_postgres() -> None:
+    """Load what logs in PostgreSQL need, for the processes that are forked from this one."""
+    from penstock.stores import blocks
+    from penstock.stores.postgres import arrow, copy_text, home, schema, sight, store  # noqa: F401
+
+    blocks.load("postgres")
+
+
 def initialize(url: str | None = None) -> list[str]:
     """Create or upgrade the schema; returns the migrations that ran."""
     store = make_store(url_of(url))

@@ -11,11 +11,16 @@ from contextlib import suppress
 
 from pyspark.daemon import manager
 
-_WANTED = ("pyarrow", "pandas", "orjson", "psycopg", "psycopg_pool", "adbc_driver_postgresql.dbapi", "pyspark.worker")
-OURS = ("penstock", "penstock.spark.arrow", "penstock.spark.pipelines.sinks.table")
+_WANTED = (
+    *("pyarrow.compute", "pandas", "orjson", "psycopg", "psycopg_pool", "adbc_driver_postgresql.dbapi"),
+    *("psycopg_binary._uuid", "pyspark.worker"),
+)
+OURS = ("penstock", "penstock.spark.arrow", "penstock.spark.pipelines.sinks.table", "penstock.log.open")
 
 if __name__ == "__main__":
     for _name in (*_WANTED, *OURS):
         with suppress(ImportError):  # not installed, so not needed
             importlib.import_module(_name)
+    with suppress(ImportError):
+        importlib.import_module("penstock.log.open").preload_postgres()
     manager()

@@ -316,6 +316,23 @@ def test_an_app_that_cannot_be_loaded(
     assert not (tmp_path / "log.db").exists()
 
 
+@pytest.mark.parametrize(
+    ("declared", "code"),
+    [
+        ("@app.pipeline('orders', group='g', sink='numbers')", "invalid_pipeline"),
+        ("@app.query('orders', group='g', sink=sinks.Stream('totals'), output_mode='complete')", "invalid_query"),
+    ],
+)
+def test_a_declaration_that_is_wrong_has_its_own_code(
+    command: Command, tmp_path: Path, declared: str, code: str
+) -> None:
+    body = "from penstock import App, sinks\napp = App()\n{}\ndef work(rows):\n    return rows\n"
+    (tmp_path / "app.py").write_text(body.format(declared))
+    refused = command("run", tmp_path / "app.py", "--json", "--url", f"sqlite:///{tmp_path / 'log.db'}")
+    assert (refused.code, refused.error) == (1, code)
+    assert not (tmp_path / "log.db").exists()
+
+
 def test_an_app_without_handlers(command: Command, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("from penstock import App\napp = App()")
     refused = command("run", tmp_path / "app.py", *LOCAL, "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import penstock
 from penstock import sinks
-from penstock.spark.pipelines.frames import COLUMNS, used_columns
+from penstock.spark.pipelines.frames import COLUMNS, use_of
 from tests.support.declarations import RETRY_AT_ONCE, pipeline
 from tests.support.doc_pages import ROOT, blocks
 from tests.support.log_steps import append_orders_of_two_types, count_by_state
@@ -272,14 +273,34 @@ def test_the_examples_of_the_page_run(spark: Any, tmp_path: Path, monkeypatch: p
 
 
 def test_only_the_columns_that_are_used_are_read(spark: Any) -> None:
-    assert list(used_columns(spark, select_offset_and_n)) == ["offset", "payload"]
-    assert list(used_columns(spark, lambda batch: batch.where("event_type = 'x'").select("stream"))) == [
-        "offset",
-        "event_type",
-        "stream",
-    ]
-    assert list(used_columns(spark, lambda batch: batch)) == list(COLUMNS)
-    assert list(used_columns(spark, lambda batch: batch.limit(batch.count()))) == list(COLUMNS)
+    def used(function: Callable[[Any], Any]) -> list[str]:
+        return list(use_of(spark, function).columns)
+
+    assert used(select_offset_and_n) == ["offset", "payload"]
+    assert used(lambda batch: batch.where("event_type = 'x'").select("stream")) == ["offset", "event_type", "stream"]
+    assert used(lambda batch: batch) == list(COLUMNS)
+    assert used(lambda batch: batch.limit(batch.count())) == list(COLUMNS)
+
+
+def test_rows_that_are_made_of_many_events_are_recognised(spark: Any) -> None:
+    from pyspark.sql import functions as f
+
+    upper = f.udf(str.upper, "string")
+    countries = spark.createDataFrame([("x", "X")], "event_type string, country string")
+
+    def apart(function: Callable[[Any], Any]) -> bool:
+        return use_of(spark, function).apart
+
+    assert apart(lambda batch: batch.where("offset > 1").select("offset", upper("event_type").alias("t")))
+    assert apart(
+        lambda batch: batch.repartition(3).sort("offset").select("offset", f.explode(f.array("stream", "offset")))
+    )
+    assert apart(lambda batch: batch.join(countries, "event_type", "left").select("offset", "country"))
+    assert apart(lambda batch: batch.select("offset").union(batch.select("offset")))
+    assert not apart(lambda batch: batch.groupBy("event_type").agg(f.max("offset").alias("offset")))
+    assert not apart(lambda batch: batch.select("offset", "stream").join(batch.select("stream", "payload"), "stream"))
+    assert not apart(lambda batch: batch.dropDuplicates(["event_type"]).select("offset"))
+    assert not apart(lambda batch: batch.select("offset").mapInArrow(lambda rows: rows, "offset bigint"))
 
 
 def test_a_column_that_is_first_used_later_is_still_read(log: penstock.Log, log_url: str, spark: Any) -> None:

@@ -122,6 +122,46 @@ def test_a_merge_keeps_exact_totals_over_batches_retries_and_redrives(
         assert [one.levelname for one in caplog.records if 'mode="merge"' in one.getMessage()] == ["WARNING"]
 
 
+@pytest.mark.shows("S20", "S22")
+@pytest.mark.parametrize("max_attempts", [1, 2])
+def test_a_total_that_the_table_refuses_is_not_taken_for_one_event(
+    postgres_log: penstock.Log, postgres_log_url: str, spark: Any, max_attempts: int
+) -> None:
+    """The row of a total names an event, but is made of many: the one that makes it too large has to be found."""
+    from pyspark.sql import functions as f
+
+    append_orders_of_two_types(postgres_log, 20)
+    with raw(postgres_log_url) as sql:
+        sql("create table totals (k bigint primary key, total bigint check (total < 1000), number bigint)")
+
+    def total(batch: Any) -> Any:
+        rows = select_offset_and_n(batch).selectExpr("offset", "if(n = 3, 5000, 1) as amount", "0 as k")
+        return rows.groupBy("k").agg(
+            f.sum("amount").alias("total"), f.count("*").alias("number"), f.max("offset").alias("offset")
+        )
+
+    sink = sinks.Table("totals", mode="merge", keys=["k"], add=["total", "number"])
+    retry = penstock.Retry(max_attempts=max_attempts, base_seconds=0, jitter=0)
+    run_pipeline_until_drained(postgres_log, spark, pipeline(total, sink, retry=retry))
+    with raw(postgres_log_url) as sql:
+        assert sql("select total, number from totals") == [(19, 19)]
+    (dead,) = postgres_log.deliveries("orders", "g", state="DEAD")
+    assert dead.json()["n"] == 3 and count_by_state(postgres_log) == {"published": 19, "dead": 1}
+
+
+@pytest.mark.parametrize("column", ["interval '1' day", "array(interval '1' day)", "parse_json('1')"])
+def test_types_that_no_table_takes_are_refused_at_the_start(
+    log: penstock.Log, log_url: str, spark: Any, column: str
+) -> None:
+    append_orders_of_two_types(log, 1)
+    with raw(log_url) as sql:
+        sql("create table numbers (n text)")
+    odd = pipeline(lambda batch: batch.selectExpr(f"{column} as n"), sinks.Table("numbers"))
+    with pytest.raises(InvalidPipeline, match="which no table takes"), running_pipeline(log, spark, odd):
+        pass
+    assert log.groups("orders") == []
+
+
 @pytest.mark.shows("S22")
 def test_an_upsert_with_a_version_takes_batches_in_any_order(log: penstock.Log, log_url: str, spark: Any) -> None:
     """Versions fall while offsets rise: the first batch has the highest ones, as if it had been settled last."""

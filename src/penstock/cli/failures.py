@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from penstock.cli import output
-from penstock.errors import InvalidInput, InvalidPipeline, PenstockError
+from penstock.errors import InvalidInput, InvalidPipeline, InvalidQuery, PenstockError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
-_FOUND_OUT = (InvalidPipeline,)  # by a look at tables and folders: the command line itself was right
+_FOUND_OUT = (InvalidPipeline, InvalidQuery)  # by a look at the app and its sinks: the command line was right
 
 
 class Usage(InvalidInput):

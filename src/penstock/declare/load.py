@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from penstock.errors import AppNotFound, HandlerUnreachable, SparkAtImport
+from penstock.errors import AppNotFound, HandlerUnreachable, InvalidPipeline, InvalidQuery, SparkAtImport
 
 _NO_SESSION = "SESSION_OR_CONTEXT_NOT_EXISTS"  # what Spark says
 
@@ -48,7 +48,7 @@ def _module(place: str) -> ModuleType:
         raise AppNotFound(f"There is no file {place}.")
     try:
         return load_file(place) if is_file else _import(place)
-    except AppNotFound:
+    except (AppNotFound, InvalidPipeline, InvalidQuery):  # the app was found, and its declaration is wrong
         raise
     except (Exception, SystemExit) as error:
         if _NO_SESSION in str(error):  # Spark starts when all is checked, and tasks import the app without a session

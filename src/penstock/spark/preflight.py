@@ -40,6 +40,10 @@ class Needs:
     folders: tuple[str, ...] = ()  # that tasks write to
 
 
+class _ProcessDied(Exception):
+    """A task's process or executor died."""
+
+
 def check_executors(spark: Any, needs: Needs) -> None:
     """Raise `ExecutorUnfit`, with the root cause, unless all executors of this moment can run the app."""
     context = spark.sparkContext
@@ -47,8 +51,15 @@ def check_executors(spark: Any, needs: Needs) -> None:
         return  # the driver itself has just done all of it
     seen: set[probe.Place] = set()
     with _sent_by_value():
-        for _ in range(_ROUNDS):
-            for place, problem in _look(context, needs):
+        for tries_left in reversed(range(_ROUNDS)):
+            try:
+                looks = _look(context, needs)
+            except _ProcessDied as error:  # it may have been killed, or its node lost
+                if not tries_left:
+                    raise ExecutorUnfit(str(error)) from error
+                logger.warning("%s Checking the executors again", error)
+                continue
+            for place, problem in looks:
                 if problem is not None:
                     raise ExecutorUnfit(f"The executor in {place[1]} on {place[0]} cannot run this app: {problem}")
                 seen.add(place)
@@ -70,7 +81,8 @@ def _look(context: Any, needs: Needs) -> list[tuple[probe.Place, str | None]]:
         except Exception as error:
             if has_ended(context):
                 raise
-            raise ExecutorUnfit(f"A task that only looks around failed: {_cause(error)}") from error
+            said = f"A task that only looks around failed: {_cause(error)}"
+            raise (_ProcessDied if failure_of(error).code == "process_died" else ExecutorUnfit)(said) from error
         finally:
             context.setJobDescription(None)
 

@@ -22,7 +22,7 @@ from penstock.log.refused import refusal
 from penstock.spark.causes import first_line
 from penstock.spark.pipelines.bisect import SIDE_BY_SIDE, Isolation, Result, SparkJob, Worked
 from penstock.spark.pipelines.failures import check_result, failures_of
-from penstock.spark.pipelines.frames import COLUMNS, UNREAD, empty_frame, frame, used_columns
+from penstock.spark.pipelines.frames import COLUMNS, UNREAD, Use, empty_frame, frame, use_of
 from penstock.spark.pipelines.pace import Pace
 from penstock.spark.pipelines.sinks.base import RefusingSink, SinkWriter, Written
 from penstock.spark.pipelines.sinks.foreach import ForeachWriter
@@ -61,7 +61,7 @@ class Batches:
         self.pace = Pace(pipeline.batch_size)
         self.spark_jobs = SparkJobs(spark, pipeline.name, pipeline.timeout_seconds)
         self._names: list[str] = []  # of the result's columns
-        self._columns: Sequence[str] = COLUMNS  # of the events, to read
+        self._use = Use()  # of the events
 
     def check(self) -> None:
         """Call the function once with an empty batch, and check that the sink takes its result."""
@@ -76,7 +76,7 @@ class Batches:
         self.in_flight = self._pipeline.batches_in_flight(self._sink.check(schema))
         warn_of_lost_totals(self._pipeline, result)
         self._names = schema.names
-        self._columns = used_columns(self._spark, self._pipeline.function)
+        self._use = use_of(self._spark, self._pipeline.function)
 
     def work(self, lease: Lease) -> bool:
         """Run and settle a batch; returns whether something was staged."""
@@ -135,9 +135,9 @@ class Batches:
                     lambda watch: self._write(watch, piece, pieces), pieces=len(pieces), tolerated=tolerated
                 )
             except SparkJobFailed as error:
-                if UNREAD in error.failure.message and self._columns != COLUMNS:
+                if UNREAD in error.failure.message and self._use.columns != COLUMNS:
                     logger.warning("%s: %s; reading all columns from now on", self._pipeline.name, error)
-                    self._columns = COLUMNS
+                    self._use = self._use._replace(columns=COLUMNS)
                 elif not error.lost or not tries_left or self._stopping.is_set():
                     raise
                 else:
@@ -145,7 +145,7 @@ class Batches:
         raise AssertionError("unreachable")
 
     def _write(self, watch: Watch, piece: LeaseRow, pieces: Sequence[LeaseRow]) -> Result:
-        result = self._pipeline.function(frame(self._spark, self._url, pieces, self._columns))
+        result = self._pipeline.function(frame(self._spark, self._url, pieces, self._use.columns))
         names = check_result(result, self._pipeline.name).names
         if names != self._names:
             raise InvalidPipeline(f"The result has the columns {names}, and had {self._names} at the start.")
@@ -228,8 +228,11 @@ class Batches:
         return Settlement(failed={only: failure}, upto=row.high)
 
     def _ask_database(self, row: LeaseRow, worked: Worked, error: Exception) -> None:
-        """Find the refused rows among those that are staged: no further Spark job."""
-        if not isinstance(self._sink, RefusingSink):
+        """Find the refused rows among those that are staged: no further Spark job.
+
+        Only if a row is made of one event. Failing the event that the row of a total names would lose all others.
+        """
+        if not isinstance(self._sink, RefusingSink) or not self._use.apart:
             return
         found = self._sink.refused(worked.aside, worked.failed.keys() | worked.released)
         if found is not None:

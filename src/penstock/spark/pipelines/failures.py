@@ -11,6 +11,7 @@ from penstock.errors import InvalidPipeline
 
 ERROR: Final = "_error"
 OFFSET: Final = "offset"
+_NO_REASON: Final = "the function gave an empty `_error`"
 TEXT_LENGTH: Final = 1_000  # characters of an error: the driver holds those of a whole batch
 
 
@@ -36,7 +37,7 @@ def failures_of(errors: Mapping[int, str], piece: LeaseRow) -> dict[int, Failure
     unknown = [offset for offset in errors if not _within(offset, piece)]
     if unknown:
         raise InvalidPipeline(f"A row with `_error` has the offset {unknown[0]}, which is not in the batch.")
-    return {offset: Failure("error", codec.error_text(error)) for offset, error in errors.items()}
+    return {offset: Failure("error", codec.error_text(error or _NO_REASON)) for offset, error in errors.items()}
 
 
 def _within(offset: int | None, piece: LeaseRow) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.core.lease import LeaseRow
 from penstock.spark import plans
@@ -47,15 +47,24 @@ def empty_frame(spark: Any) -> Any:
     return spark.createDataFrame([], CLAIMED_DDL)
 
 
-def used_columns(spark: Any, function: Callable[[Any], Any]) -> Sequence[str]:
-    """Return the columns that a function uses, according to Spark's plan; all if that cannot be read."""
+class Use(NamedTuple):
+    """What a function does with its events, according to Spark's plan."""
+
+    columns: Sequence[str] = COLUMNS  # that it uses
+    apart: bool = False  # every row of its result is made of one event
+
+
+def use_of(spark: Any, function: Callable[[Any], Any]) -> Use:
+    """Look at the plan of a function; one that cannot be read says nothing."""
     probe = spark.range(1).mapInArrow(lambda batches: batches, CLAIMED_DDL)
     try:
-        used = plans.used_columns(function(probe)._jdf.queryExecution().optimizedPlan(), _is_ours)
+        plan = function(probe)._jdf.queryExecution().optimizedPlan()
+        used = plans.used_columns(plan, _is_ours)
+        apart = plans.keeps_events_apart(plan, _is_ours)
     except Exception as error:  # the function runs an action, or the Spark version differs
         logger.debug("reading all columns: %s", error)
-        return COLUMNS
-    return [name for name in COLUMNS if name in used or name == "offset"]
+        return Use()
+    return Use([name for name in COLUMNS if name in used or name == "offset"], apart)
 
 
 def _ddl(names: Sequence[str]) -> str:

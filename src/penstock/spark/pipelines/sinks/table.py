@@ -17,6 +17,7 @@ from penstock.spark.logs import log_at
 from penstock.spark.pipelines.failures import ERROR, OFFSET
 from penstock.spark.pipelines.sinks.base import Aside, Move, Written, put_aside, staged
 
+_FORMLESS: Final = ("interval", "variant", "geometry", "geography")
 _ODD: Final = frozenset("\"'\\")  # in the name of a column
 
 
@@ -55,6 +56,9 @@ class TableWriter:
         """Keys, added columns and the version must be in the result, and what is added must be numbers."""
         from pyspark.sql.types import NumericType
 
+        for field in schema.fields:
+            if (odd := _without_a_form(field.dataType)) is not None:
+                raise InvalidPipeline(f"The column {field.name!r} is {odd}, which no table takes: cast it first.")
         sink = self._sink
         for name in (*sink.keys, *sink.add, *([] if sink.version is None else [sink.version])):
             if name not in schema.names:
@@ -88,3 +92,17 @@ class TableWriter:
 
     def clean(self) -> None:
         self._staged.drop_leftovers()
+
+
+def _without_a_form(kind: Any) -> str | None:
+    """Return the type, within a type, of values that cannot be staged."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(kind, ArrayType):
+        return _without_a_form(kind.elementType)
+    if isinstance(kind, MapType):
+        return _without_a_form(kind.valueType)
+    if isinstance(kind, StructType):
+        return next((odd for field in kind.fields if (odd := _without_a_form(field.dataType)) is not None), None)
+    name = str(kind.simpleString())
+    return name if name.startswith(_FORMLESS) else None

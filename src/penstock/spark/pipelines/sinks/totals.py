@@ -1,4 +1,4 @@
-"""Warn of totals that an upsert overwrites batch by batch."""
+"""Warn of totals that an upsert overwrites batch by batch, and of totals that fail."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 from penstock.declare.pipeline import Pipeline
 from penstock.sinks import Table
+from penstock.spark.pipelines.failures import ERROR
 
 logger = logging.getLogger("penstock")
 
 
 def warn_of_lost_totals(pipeline: Pipeline, result: Any) -> None:
-    """Warn if the function aggregates into an upsert: a batch knows only its own part of a total."""
+    """Warn if the function aggregates into an upsert (a batch knows only its own part of a total), or fails totals."""
     sink = pipeline.sink
     if isinstance(sink, Table) and sink.mode == "upsert" and sink.version is None and aggregates(result):
         logger.warning(
@@ -20,6 +21,12 @@ def warn_of_lost_totals(pipeline: Pipeline, result: Any) -> None:
             "add=[…] to add totals up, or upsert with version=… if the last batch is right",
             pipeline.name,
             sink.name,
+        )
+    if ERROR in result.columns and aggregates(result):
+        logger.warning(
+            "%s aggregates and has a column `_error`: a total that fails is dropped, and only the event that its "
+            "`offset` names fails with it. Set `_error` on the rows of single events, before they are added up",
+            pipeline.name,
         )
 
 

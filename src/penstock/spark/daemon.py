@@ -6,6 +6,7 @@ poisonous event costs dozens of workers.
 
 from __future__ import annotations
 
+import gc
 import importlib
 from contextlib import suppress
 
@@ -23,4 +24,5 @@ if __name__ == "__main__":
             importlib.import_module(_name)
     with suppress(ImportError):
         importlib.import_module("penstock.log.open").preload_postgres()
+    gc.freeze()  # workers run the collector after every task: 40 ms, if it has to look at all these modules
     manager()

@@ -9,6 +9,7 @@ from penstock import errors
 from penstock.core import codec
 from penstock.core.fingerprint import type_name
 from penstock.core.lease import Failure
+from penstock.spark.failing_rows import without_rows
 
 # Error codes of failed tasks that blame no event.
 AWAY: Final = frozenset(
@@ -27,7 +28,7 @@ _STATE: Final = re.compile(r"\s*SQLSTATE: \w{5}.*\Z", re.DOTALL)
 
 def failure_of(error: Any) -> Failure:
     """Make a failure from a driver's exception or the error text of a failed task."""
-    text = str(error)
+    text = without_rows(str(error))
     if isinstance(error, BaseException) and not type(error).__module__.startswith(("pyspark.", "py4j.")):
         kind = type_name(type(error))
         return Failure(codec.error_code(error), codec.error_text(f"{type(error).__name__}: {error}"), error_type=kind)

@@ -24,5 +24,7 @@ if __name__ == "__main__":
             importlib.import_module(_name)
     with suppress(ImportError):
         importlib.import_module("penstock.log.open").preload_postgres()
+    with suppress(ImportError, AttributeError):  # of another version of Spark: searches then have no hint
+        importlib.import_module("penstock.spark.failing_rows").install()
     gc.freeze()  # workers run the collector after every task: 40 ms, if it has to look at all these modules
     manager()

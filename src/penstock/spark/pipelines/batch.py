@@ -27,7 +27,7 @@ from penstock.spark.pipelines.pace import Pace
 from penstock.spark.pipelines.sinks.base import RefusingSink, SinkWriter, Written
 from penstock.spark.pipelines.sinks.foreach import ForeachWriter
 from penstock.spark.pipelines.sinks.totals import warn_of_lost_totals
-from penstock.spark.pipelines.spark_jobs import SparkJobFailed, SparkJobs, Watch
+from penstock.spark.pipelines.spark_jobs import Cause, SparkJobFailed, SparkJobs, Watch
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock")
@@ -150,13 +150,13 @@ class Batches:
         if names != self._names:
             raise InvalidPipeline(f"The result has the columns {names}, and had {self._names} at the start.")
         written: Written = self._sink.write(result, piece)
-        skipped: dict[int, Failure | None] = {}
+        skipped: dict[int, Cause | None] = {}
         if written.skipped:
             causes = watch.causes()
             skipped = {place: causes.get(place) for place in written.skipped}
             for cause in causes.values():
-                if UNREAD in cause.message:
-                    raise SparkJobFailed(cause)
+                if UNREAD in cause.failure.message:
+                    raise SparkJobFailed(cause.failure)
         return Result(written.aside, failures_of(written.failed, piece), skipped, written.skipped is not None)
 
     def _tell(self, isolation: Isolation, worked: Worked) -> None:
@@ -287,6 +287,6 @@ def _tried(sink: RefusingSink, result: Result) -> Result:
         if refused is None or one.partition is None:
             kept.append(one)
         else:
-            result.skipped[one.partition] = refusal(refused)
+            result.skipped[one.partition] = Cause(refusal(refused))
     result.aside = kept
     return result

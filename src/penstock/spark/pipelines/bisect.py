@@ -15,9 +15,9 @@ from penstock.core.lease import Failure, LeaseRow, split_released
 from penstock.core.limits import PIPELINE_JOBS
 from penstock.spark.arrow import parts
 from penstock.spark.causes import AWAY
-from penstock.spark.pipelines.pieces import Span, around, evenly, pieces_of, span_of, spread
+from penstock.spark.pipelines.pieces import Span, around, evenly, pieces_of, span_of
 from penstock.spark.pipelines.sinks.base import Aside
-from penstock.spark.pipelines.spark_jobs import SparkJobFailed
+from penstock.spark.pipelines.spark_jobs import Cause, SparkJobFailed
 
 SIDE_BY_SIDE = 4  # Spark jobs
 _PARTITIONS = 8  # of a Spark job over one piece: the one that fails is the next piece
@@ -32,7 +32,7 @@ class Result:
 
     aside: list[Aside] = field(default_factory=list)
     failed: dict[int, Failure] = field(default_factory=dict)
-    skipped: dict[int, Failure | None] = field(default_factory=dict)  # by partition: why, if known
+    skipped: dict[int, Cause | None] = field(default_factory=dict)  # by partition: why, if known
     once: bool = False  # each partition holds the results of its own piece: see `read_once`
 
 
@@ -82,6 +82,8 @@ class Isolation:
         self._waiting: list[Span] = []  # suspect, and not done yet
         self._together = False  # one Spark job tells all its pieces that fail
         self._given_up = False
+        self._hints: dict[Span, Span] = {}  # of suspects: the part that failed
+        self._rounds = 0
         self._tries: Counter[int] = Counter()
         self.spark_jobs = 0
 
@@ -126,8 +128,9 @@ class Isolation:
 
     def _run_together(self) -> None:
         """Run one Spark job over the first suspects, all of them cut."""
+        self._rounds += 1
         suspects, self._waiting = self._waiting[: _PIECES // 2], self._waiting[_PIECES // 2 :]
-        spans = spread(suspects, _PIECES)
+        spans = [part for one in suspects for part in self._cut(one, _PIECES // len(suspects))]
         try:
             result = self._start(self._row, self._pieces(spans))
         except SparkJobFailed as error:
@@ -136,6 +139,17 @@ class Isolation:
             self._blames_nobody(error)
         else:
             self._take(spans, result)
+
+    def _cut(self, suspect: Span, count: int) -> list[Span]:
+        """Cut around the rows that were at work when it failed, if they are known.
+
+        There may be further culprits behind those, so what follows is cut into more pieces with every round.
+        """
+        hint = self._hints.pop(suspect, None)
+        if hint is None or hint == suspect:
+            return evenly(suspect, max(2, count))
+        before, behind = (suspect[0], hint[0]), (hint[1], suspect[1])
+        return [*evenly(before, 2), *evenly(hint, max(2, count)), *evenly(behind, min(count, 2**self._rounds))]
 
     def _run_side_by_side(self) -> None:
         """Run Spark jobs over suspects, a few at a time, from left to right."""
@@ -164,9 +178,10 @@ class Isolation:
         """Keep what a Spark job did; what it skipped is suspect, or to blame if it is one event."""
         self._worked.aside += result.aside
         self._worked.failed |= result.failed
-        for place, failure in result.skipped.items():
+        for place, cause in result.skipped.items():
             self._together = True
             first, last = spans[place]
+            failure = None if cause is None else cause.failure
             if failure is not None and failure.code in AWAY:
                 self._worked.away = failure
             if last - first == 1 and self._is_to_blame(first, failure):
@@ -174,6 +189,9 @@ class Isolation:
                 self._worked.failed[self._worked.members[first]] = failure
             elif last > first:
                 self._waiting.append((first, last))
+                if cause is not None and cause.rows is not None and first + cause.rows[0] < last:
+                    low, high = (first + row for row in cause.rows)
+                    self._hints[first, last] = low, min(high, last)
         self._waiting.sort()
 
     def _is_to_blame(self, place: int, failure: Failure | None) -> bool:

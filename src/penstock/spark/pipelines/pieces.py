@@ -15,21 +15,14 @@ Span = tuple[int, int]  # members[first:last] of a lease
 def evenly(span: Span, count: int) -> list[Span]:
     """Cut a span into at most `count` spans of about equal size, none of them empty.
 
-    >>> evenly((0, 5), 2)
-    [(0, 2), (2, 5)]
+    >>> evenly((0, 5), 2), evenly((5, 5), 2)
+    ([(0, 2), (2, 5)], [])
     """
     first, last = span
     count = min(count, last - first)
+    if not count:
+        return []
     return list(pairwise(first + (last - first) * step // count for step in range(count + 1)))
-
-
-def spread(spans: Sequence[Span], count: int) -> list[Span]:
-    """Cut spans into about `count` spans in all, each of them into two at least, if it can be cut.
-
-    >>> spread([(0, 4), (7, 8)], 4)
-    [(0, 2), (2, 4), (7, 8)]
-    """
-    return [one for span in spans for one in evenly(span, max(2, count // len(spans)))]
 
 
 def around(span: Span, failed: Span | None, count: int) -> list[Span]:

@@ -27,12 +27,17 @@ _IN_PLACE: Final = frozenset(
 _WRAPPERS: Final = frozenset({"InputAdapter", "WholeStageCodegenExec", "ColumnarToRowExec", "RowToColumnarExec"})
 
 
-def skips() -> bool:
-    """Whether this task is to read nothing: another attempt has read its piece."""
+def is_once() -> bool:
+    """Whether the job of this task reads every piece once."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    return context is not None and attempt() > 0 and ONCE in (context.getLocalProperty("spark.job.tags") or "")
+    return context is not None and ONCE in (context.getLocalProperty("spark.job.tags") or "")
+
+
+def skips() -> bool:
+    """Whether this task is to read nothing: another attempt has read its piece."""
+    return is_once() and attempt() > 0
 
 
 def attempt() -> int:

@@ -7,11 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.core.lease import Failure
 from penstock.errors import SparkLost
 from penstock.spark.causes import AWAY, failure_of
+from penstock.spark.failing_rows import Rows, rows_of
 from penstock.spark.pipelines.read_once import ONCE
 from penstock.spark.session import has_ended
 
@@ -23,6 +24,13 @@ _LOST = ("ExecutorLostFailure", "FetchFailed")  # tasks that did not fail by the
 _TIMED_OUT = "timed_out"
 _POOL = "spark.scheduler.pool"
 _numbers = itertools.count(1)
+
+
+class Cause(NamedTuple):
+    """Why a task failed, and the rows of its piece that were at work then, if that is known."""
+
+    failure: Failure
+    rows: Rows | None = None
 
 
 class SparkJobFailed(Exception):
@@ -110,10 +118,10 @@ class Watch:
         self._ended.set()
         self._thread.join()
 
-    def causes(self) -> dict[int, Failure]:
+    def causes(self) -> dict[int, Cause]:
         """Return why tasks of jobs that read once failed, by partition; after the Spark job has ended."""
         self._catch_up()
-        found: dict[int, Failure] = {}
+        found: dict[int, Cause] = {}
         for once, stage in self._stages():
             for task in self._tasks(stage) if once else ():
                 cause = self._cause(task)
@@ -121,14 +129,15 @@ class Watch:
                     found.setdefault(int(task.index()), cause)
         return found
 
-    def _cause(self, task: Any) -> Failure | None:
+    def _cause(self, task: Any) -> Cause | None:
         """Why a task failed; None if it did not, or if it was lost to a twin."""
         if not task.errorMessage().isDefined():
             return None
         text = str(task.errorMessage().get())
         if str(task.status()) != "KILLED":
-            return failure_of(text)
-        return timed_out(self._timeout) if self._timeout is not None and text.startswith(_TIMED_OUT) else None
+            return Cause(failure_of(text), rows_of(text))
+        timed = self._timeout is not None and text.startswith(_TIMED_OUT)
+        return Cause(timed_out(self._timeout or 0)) if timed else None
 
     def ran_a_stage_again(self) -> bool:
         """Whether a shuffle was computed again, after some of its readers may have read the first one."""

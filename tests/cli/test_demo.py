@@ -84,6 +84,7 @@ def read_all(descriptor: int) -> str:
 # --- without Spark ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.empty_place
 def test_one_document_on_either_store(log_url: str, tmp_path: Path) -> None:
     told = run_json(tmp_path, *LOCAL, "--url", log_url)
     assert (told["stream"], told["engine"], told["orders"]) == ("demo-orders", "local", 400)

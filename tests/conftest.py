@@ -68,6 +68,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SkipGuard(config), "penstock-skip-guard")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.support.two_ends import TwoEnds
+
+    return TwoEnds(config)
+
+
 # First, so that the marks exist when -m selects.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -32,7 +32,6 @@ _CONTROL = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
 
 
 @pytest.mark.shows("S01", "S12")
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 def test_the_story_on_a_terminal(tmp_path: Path) -> None:
     """Three groups on Spark: who is poisoned ends DEAD and is mended, everybody else never notices."""

@@ -1,5 +1,6 @@
 """Fixtures of every test, and the rule that unexpected skips fail a strict run."""
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.support.logs import (  # noqa: F401  # fixtures of every test
 from tests.support.notes import notes  # noqa: F401  # a fixture
 from tests.support.pgbouncer import NotInstalled, PgBouncer
 from tests.support.postgres_server import PostgresServer, available_servers
-from tests.support.spark_cluster import spark_cluster  # noqa: F401  # a fixture
+from tests.support.spark_cluster import SHORT_LIVED, spark_cluster  # noqa: F401  # a fixture
 from tests.support.spark_session import spark  # noqa: F401  # a fixture
 
 HERE = Path(__file__).parent
@@ -62,7 +63,18 @@ def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):  # of every JVM that a test starts
+        os.environ.setdefault(name, SHORT_LIVED)
     config.pluginmanager.register(SkipGuard(config), "penstock-skip-guard")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.support.two_ends import TwoEnds
+
+    return TwoEnds(config)
 
 
 # First, so that the marks exist when -m selects.

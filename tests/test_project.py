@@ -1,13 +1,14 @@
-"""The project's own rules: finished ids have tests, and skips are listed."""
+"""The project's own rules: finished ids have tests, skips are listed, and test workers share the tests by files."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import skips
+from tests.support import skips, two_ends
 
 ROOT = Path(__file__).parents[1]
 
@@ -88,24 +89,56 @@ def test_a_listed_skip_needs_a_reason(tmp_path: Path) -> None:
 def test_an_unlisted_skip_fails_a_strict_run(
     tmp_path: Path, variable: str, options: list[str], status: int, body: str
 ) -> None:
-    """Run pytest with this project's conftest on a file that skips."""
-    tests = tmp_path / "tests"
-    tests.mkdir()
-    (tests / "__init__.py").touch()
+    # One test that passes, because a run without any has its own exit status.
+    files = {"test_skipping.py": f"import pytest\n{body}\n", "test_passing.py": "def test_passing(): ...\n"}
+    done = run_tests(tmp_path, files, *options, **{variable: "1"})
+    assert done.returncode == status, done.stdout + done.stderr
+    assert ("not listed in tests/skips.txt" in done.stdout) == bool(status)
+
+
+def test_workers_take_whole_files_from_two_ends() -> None:
+    files = ["tests/a/test_1.py", "tests/spark/test_2.py", "tests/a/test_3.py", "tests/examples/test_4.py"]
+    assert {*two_ends.in_order(files)[:2]} == {files[1], files[3]}
+    known = [*two_ends.LONG[::-1], *files]
+    ordered = two_ends.in_order(known)
+    assert (ordered[0], ordered[-1]) == (
+        next(one for one in two_ends.LONG if one.startswith(two_ends.SPARK)),
+        next(one for one in two_ends.LONG if not one.startswith(two_ends.SPARK)),
+    )
+    assert all((ROOT / one).is_file() for one in two_ends.LONG), "files that were renamed"
+
+
+def test_a_file_has_one_worker_and_spark_the_first(tmp_path: Path) -> None:
+    """Run pytest with this project's conftest, with two workers."""
+    body = "import pytest\n@pytest.mark.parametrize('n', range(9))\ndef test_it(n): ...\n"
+    files = dict.fromkeys(["spark/test_x.py", "spark/test_y.py", "test_a.py", "test_b.py", "test_c.py"], body)
+    done = run_tests(tmp_path, files, "-n", "2", "--dist", "loadfile", "-v")
+    assert done.returncode == 0, done.stdout + done.stderr
+    ran = re.findall(r"^\[(gw\d)\].* PASSED tests/(\S+)::", done.stdout, re.MULTILINE)
+    assert len(ran) == 9 * len(files)
+    workers = dict(map(reversed, ran))
+    assert {*ran} == {(worker, file) for file, worker in workers.items()}, "a file was split"
+    first = {worker: file for worker, file in reversed(ran)}
+    assert first["gw0"].startswith("spark/") and not first["gw1"].startswith("spark/")
+
+
+def run_tests(
+    directory: Path, files: dict[str, str], *options: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run pytest with this project's conftest on these files."""
+    tests = directory / "tests"
+    for name, text in {"__init__.py": "", **files}.items():
+        (tests / name).parent.mkdir(parents=True, exist_ok=True)
+        (tests / name).write_text(text)
     for name in ("conftest.py", "skips.txt", "support"):
         (tests / name).symlink_to(ROOT / "tests" / name)
-    # One test that passes, because a run without any has its own exit status.
-    (tests / "test_skipping.py").write_text(f"import pytest\n{body}\n")
-    (tests / "test_passing.py").write_text("def test_passing(): ...\n")
-    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    (directory / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     environment = {name: value for name, value in os.environ.items() if name not in ("CI", "PENSTOCK_STRICT_SKIPS")}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
-        cwd=tmp_path,
-        env={**environment, variable: "1"},
+        cwd=directory,
+        env={**environment, **variables},
         check=False,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == status, done.stdout + done.stderr
-    assert ("not listed in tests/skips.txt" in done.stdout) == bool(status)

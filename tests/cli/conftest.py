@@ -46,10 +46,11 @@ Command = Callable[..., Result]
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def log_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty place for a log."""
+    """The URL of a place for a log; on PostgreSQL it has the schema, but for tests with the mark `empty_place`."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'log.db'}"
-    url: str = request.getfixturevalue("postgres_url")
+    empty = request.node.get_closest_marker("empty_place") is not None
+    url: str = request.getfixturevalue("postgres_url" if empty else "postgres_log_url")
     return url
 
 

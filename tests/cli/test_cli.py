@@ -46,6 +46,7 @@ def counts(command: Command, group: str = "fraud") -> dict[str, int]:
 # --- getting started -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.empty_place
 def test_init_creates_the_schema_once(penstock: Command) -> None:
     first = penstock("init")
     assert first.code == 0
@@ -116,6 +117,7 @@ def test_version_as_an_option(command: Command, monkeypatch: pytest.MonkeyPatch,
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.empty_place
 def test_append_one(penstock: Command) -> None:
     key = uuid.uuid4()
     given = ("--type", "order.created", "--payload", '{"id": 7}', "--key", "c-1", "--header", "tenant=eu=1")
@@ -130,6 +132,7 @@ def test_append_one(penstock: Command) -> None:
     assert event["available_at"] > event["created_at"]
 
 
+@pytest.mark.empty_place
 def test_append_from_a_file_and_from_standard_input(penstock: Command, tmp_path: Path) -> None:
     (tmp_path / "p.json").write_text('{"from": "file"}')
     (tmp_path / "p.bin").write_bytes(b"\x00\xff")
@@ -142,6 +145,7 @@ def test_append_from_a_file_and_from_standard_input(penstock: Command, tmp_path:
     assert found[2]["payload_base64"] == "AP8="
 
 
+@pytest.mark.empty_place
 def test_append_many(penstock: Command, tmp_path: Path) -> None:
     lines = [{"payload": {"n": n}, "ordering_key": "k", "headers": {"h": "1"}} for n in range(25)]
     lines[3] |= {"type": "order.paid", "available_at": "2026-01-01T00:00:00Z", "event_id": str(uuid.uuid4())}
@@ -156,6 +160,7 @@ def test_append_many(penstock: Command, tmp_path: Path) -> None:
     assert found[3]["event_type"] == "order.paid"
 
 
+@pytest.mark.empty_place
 def test_append_many_takes_several_transactions(
     penstock: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

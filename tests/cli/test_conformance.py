@@ -11,6 +11,7 @@ from tests.cli.conftest import Command
 
 
 @pytest.mark.shows("K51")
+@pytest.mark.empty_place
 def test_the_clauses_of_a_page_are_listed_with_their_results(penstock: Command) -> None:
     found = penstock("conformance", "--page", "003")
     assert found.code == 0, found.out
@@ -20,6 +21,7 @@ def test_the_clauses_of_a_page_are_listed_with_their_results(penstock: Command) 
 
 
 @pytest.mark.shows("K51")
+@pytest.mark.empty_place
 def test_a_clause_that_does_not_hold_is_named_and_fails_the_command(
     penstock: Command, command: Command, log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,6 +41,7 @@ def test_a_clause_that_does_not_hold_is_named_and_fails_the_command(
     assert shown.code == 1 and "the event was lost" in shown.out and "003-6" not in shown.out
 
 
+@pytest.mark.empty_place
 def test_an_unknown_page_is_refused(penstock: Command) -> None:
     found = penstock("conformance", "--page", "009")
     assert found.code == 2 and found.error == "usage"

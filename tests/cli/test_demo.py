@@ -32,7 +32,6 @@ _CONTROL = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
 
 
 @pytest.mark.shows("S01", "S12")
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 def test_the_story_on_a_terminal(tmp_path: Path) -> None:
     """Three groups on Spark: who is poisoned ends DEAD and is mended, everybody else never notices."""
@@ -84,6 +83,7 @@ def read_all(descriptor: int) -> str:
 # --- without Spark ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.empty_place
 def test_one_document_on_either_store(log_url: str, tmp_path: Path) -> None:
     told = run_json(tmp_path, *LOCAL, "--url", log_url)
     assert (told["stream"], told["engine"], told["orders"]) == ("demo-orders", "local", 400)

@@ -70,6 +70,7 @@ def test_an_oversized_payload_writes_nothing(command: Command, tmp_path: Path) -
         (json.dumps({"payload": 1, "type": "t", "event_id": 7}), "invalid_input"),
     ],
 )
+@pytest.mark.empty_place
 def test_a_bad_line_refuses_the_file(penstock: Command, line: str, code: str) -> None:
     penstock("init")
     refused = penstock("append", "orders", "--jsonl", "-", stdin="\n".join([LINE, "", line, LINE]))

@@ -81,7 +81,6 @@ def test_shop_commits_order_and_event_together_or_neither(shop: httpx.Client, lo
 # --- fraud ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 @on_sqlite
 @pytest.mark.shows("K14", "K27")
@@ -110,7 +109,6 @@ def test_fraud_scores_once_and_alerts(log: penstock.Log, log_url: str, tmp_path:
 # --- revenue ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 @on_postgres
 @pytest.mark.shows("S09")
@@ -157,7 +155,6 @@ def geocoder(spark: Any) -> Iterator[Any]:
         thread.join()
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 @on_postgres
 @pytest.mark.shows("K13", "K14")
@@ -186,7 +183,6 @@ def test_enrichment_completes_despite_an_unreliable_service(
 # --- lake -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 @on_postgres
 @pytest.mark.shows("S04")
@@ -209,7 +205,6 @@ def test_lake_has_every_click_once(spark: Any, log: penstock.Log, tmp_path: Path
 # --- notebook ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xdist_group("spark")
 @pytest.mark.timeout(300)
 @on_sqlite
 @pytest.mark.shows("S06", "K23")

@@ -14,12 +14,10 @@ ON_BOTH_STORES = ("test_handlers", "test_reading")  # on SQLite the other files 
 
 @pytest.hookimpl(tryfirst=True)  # so that the marks exist when -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several test workers, each has its own Spark; keep every file on one of them."""
     for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-            if "sqlite" in item.name.partition("[")[2] and item.path.stem not in ON_BOTH_STORES:
-                item.add_marker(pytest.mark.slow)
+        on_sqlite = HERE in item.path.parents and "sqlite" in item.name.partition("[")[2]
+        if on_sqlite and item.path.stem not in ON_BOTH_STORES:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ from tests.support.unprivileged import free_port
 from tests.support.waiting import wait_until
 
 START_SECONDS = 60
-_DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k"
+SHORT_LIVED: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # for JVMs that end before a better compiler pays
+_DAEMON_OPTIONS = f"{SHORT_LIVED} -Xss512k"
 DRIVER_CONF: Final = {  # for drivers: small executors, nothing that listens elsewhere
     "spark.driver.host": "127.0.0.1",
     "spark.executor.memory": "512m",
@@ -156,6 +157,7 @@ class SparkCluster:
             "TEST_HIDDEN_FOLDERS": str(self.unseen),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_CONF_DIR": str(self._directory / "conf"),
+            "SPARK_LAUNCHER_OPTS": SHORT_LIVED,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
         }

@@ -69,8 +69,8 @@ def against(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int
     """Compare this tree with earlier ones; `--runs` is the number of turns."""
     from benchmarks.turns import compare
 
-    if not options.suite or not {*options.suite} <= {"engine", "spark"}:
-        parser.error("--against takes the suites engine and spark")
+    if not options.suite or not {*options.suite} <= {"engine", "spark", "peers"}:
+        parser.error("--against takes the suites engine, spark and peers")
     for name in options.suite:
         compare(name, options.against, max(3, options.runs), SETTINGS, Console())
     return 0

@@ -1,4 +1,4 @@
-"""`./run bench engine|spark --against COMMIT`: this tree beside an earlier one, by turns of a few seconds.
+"""`./run bench engine|spark|peers --against COMMIT`: this tree beside an earlier one, by turns of a few seconds.
 
 Each version lives in a process of its own, with a database of its own on one server, and stays warm. Whatever slows the
 machine down for minutes then meets all of them alike, which two whole runs, one after the other, do not share.
@@ -24,6 +24,7 @@ from tests.support.postgres_server import PostgresServer
 
 HERE = Path(__file__).resolve().parent.parent
 DRAINS = ("inline", "isolated", "keyed", "never failing", "failing")
+PROCESSES = ("one `penstock run`", "two of them")
 
 # Runs in every version, so it uses only what all of them have.
 _WORKER = """
@@ -31,6 +32,23 @@ import os, sys
 engine, url = sys.argv[1:]
 answers = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)  # what Spark or a handler prints is no answer
+if engine == "peers":
+    import pathlib, tempfile, uuid, psycopg
+    from benchmarks import peers
+
+    class Server:  # as far as it is needed
+        def create_database(self):
+            base, name = url.rpartition("/")[0], "p" + uuid.uuid4().hex
+            with psycopg.connect(url, autocommit=True) as connection:
+                connection.execute("create database " + name)
+            return base + "/" + name
+
+    folder = tempfile.TemporaryDirectory()
+    both = peers.Peers(Server(), pathlib.Path(folder.name))
+    counts = {"one `penstock run`": 1, "two of them": 2}
+    for line in sys.stdin:
+        print(both._drain_ours(counts[line.strip()]), file=answers)
+    sys.exit()
 import psycopg, penstock
 from benchmarks import engine as local, spark as sparks
 
@@ -92,7 +110,8 @@ def tree_of(commit: str) -> Iterator[Path]:
 
 def compare(engine: str, commits: Sequence[str], rounds: int, settings: dict[str, str], console: Console) -> None:
     """Print, for each kind of work, the median rate of every version and of its ratio to this tree's, turn by turn."""
-    rates: dict[str, dict[str, list[float]]] = {what: {one: [] for one in (*commits, "here")} for what in DRAINS}
+    drains = PROCESSES if engine == "peers" else DRAINS
+    rates: dict[str, dict[str, list[float]]] = {what: {one: [] for one in (*commits, "here")} for what in drains}
     with ExitStack() as stack:
         server = stack.enter_context(PostgresServer(fsync=True, settings=settings))
         trees = {commit: stack.enter_context(tree_of(commit)) for commit in commits} | {"here": HERE}
@@ -101,12 +120,12 @@ def compare(engine: str, commits: Sequence[str], rounds: int, settings: dict[str
             versions[name] = Version(tree, engine, server.create_database())
             stack.callback(versions[name].stop)
         for number in track(range(rounds + 1), f"{engine}, by turns", console=console):
-            for what in DRAINS:
+            for what in drains:
                 for name in list(versions)[:: -1 if number % 2 else 1]:
                     rate = versions[name].drain(what)
                     if number:  # the first round warms up
                         rates[what][name].append(rate)
-    table = Table("what", *(f"{one}, events/s" for one in rates[DRAINS[0]]), *(f"here vs {one}" for one in commits))
+    table = Table("what", *(f"{one}, events/s" for one in rates[drains[0]]), *(f"here vs {one}" for one in commits))
     for what, found in rates.items():
         medians = [f"{statistics.median(rate):,.0f}" for rate in found.values()]
         pairs = ([mine / other for mine, other in zip(found["here"], found[one], strict=True)] for one in commits)

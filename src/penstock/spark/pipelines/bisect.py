@@ -149,7 +149,11 @@ class Isolation:
         if hint is None or hint == suspect:
             return evenly(suspect, max(2, count))
         before, behind = (suspect[0], hint[0]), (hint[1], suspect[1])
-        return [*evenly(before, max(1, count // 8)), *evenly(hint, max(2, count)), *evenly(behind, min(count, 2**self._rounds))]
+        return [
+            *evenly(before, max(1, count // 8)),
+            *evenly(hint, max(2, count)),
+            *evenly(behind, min(count, 2**self._rounds)),
+        ]
 
     def _run_side_by_side(self) -> None:
         """Run Spark jobs over suspects, a few at a time, from left to right."""

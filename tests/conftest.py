@@ -69,12 +69,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:  # noqa: F811  # xdist chose the names
     if config.getvalue("dist") != "loadfile":
         return None
     from tests.support.two_ends import TwoEnds
 
-    return TwoEnds(config)
+    return TwoEnds(config, log)
 
 
 # First, so that the marks exist when -m selects.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -15,6 +16,7 @@ from tests.support.children import chaos_app
 from tests.support.done_table import create_done_table, done_offsets
 from tests.support.notes import read_notes
 from tests.support.running import PYTHONPATH, Running
+from tests.support.waiting import wait_until
 
 KEYS = 4
 PATIENCE_SECONDS = 150
@@ -51,7 +53,12 @@ class Engines:
             victim.send_signal(signal.SIGCONT)
             return
         victim.send_signal(signal.SIGKILL if how == "kill" else signal.SIGTERM)
-        ended = self.running[place].wait()
+        try:
+            ended = self.running[place].wait()
+        except subprocess.TimeoutExpired:
+            victim.send_signal(signal.SIGUSR1)
+            wait_until(lambda: "most recent call first" in self.running[place].err, "its stacks")
+            raise
         assert how == "kill" or ended in (0, -signal.SIGTERM), self.running[place].err
         self.running[place] = self._start()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import random
+import signal
 
 import penstock
 from penstock import App, Context, Event
@@ -40,4 +42,5 @@ def handle(event: Event, ctx: Context) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)  # says what it is waiting for: see `Engines.disturb`
     app.run(engine="local")

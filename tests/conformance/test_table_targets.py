@@ -191,9 +191,7 @@ def test_staging_tables_are_shared_by_shape_and_shrink_when_unused(
         assert sql(size) == [(0,)] and sql("select count(*) from numbers") == [(1000,)]
 
 
-@pytest.mark.parametrize(
-    ("kind", "column"), [("array<int>", "bigint"), ("struct<a:int>", "boolean"), ("interval day", "interval")]
-)
+@pytest.mark.parametrize(("kind", "column"), [("array<int>", "bigint"), ("struct<a:int>", "boolean")])
 def test_a_type_that_no_value_of_fits_is_refused_before_the_first_claim(
     postgres_log: penstock.Log, postgres_log_url: str, kind: str, column: str
 ) -> None:

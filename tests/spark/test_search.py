@@ -15,6 +15,7 @@ from penstock.core.limits import PIPELINE_JOBS
 from penstock.spark.causes import failure_of
 from penstock.spark.failing_rows import Rows, rows_of
 from penstock.spark.pipelines.bisect import Isolation, Result, Worked
+from penstock.spark.pipelines.failures import failures_of
 from penstock.spark.pipelines.sinks.base import Aside
 from penstock.spark.pipelines.spark_jobs import Cause
 
@@ -94,3 +95,11 @@ def test_the_note_of_a_failing_row_is_not_part_of_the_error() -> None:
     )
     assert rows_of(text) == (17, 18) and rows_of("ValueError: a bad row") is None
     assert failure_of(text).message == "ValueError: a bad row"
+
+
+def test_an_empty_error_is_not_shown_as_its_type() -> None:
+    found = failures_of({3: "", 4: "odd"}, lease(10))
+    assert {offset: one.message for offset, one in found.items()} == {
+        3: "the function gave an empty `_error`",
+        4: "odd",
+    }

@@ -39,7 +39,14 @@ def keeps_events_apart(plan: Any, is_source: IsSource) -> bool:
 
 
 def _reads(plan: Any, is_source: IsSource) -> bool:
-    return is_source(plan) or any(_reads(one, is_source) for one in _children(plan))
+    return any(map(is_source, nodes(plan)))
+
+
+def nodes(plan: Any) -> Iterator[Any]:
+    """Yield a plan and everything below it."""
+    yield plan
+    for one in _children(plan):
+        yield from nodes(one)
 
 
 def _children(plan: Any) -> list[Any]:

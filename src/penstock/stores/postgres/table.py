@@ -32,7 +32,7 @@ def staging_table(tx: Transaction, schema: str, target: Target) -> StagingTable:
     named = [there[name] for name in target.columns]
     types = [_staged_as(kind, row) for kind, row in zip(target.kinds, named, strict=True)]
     for kind, staged, row in zip(target.kinds, types, named, strict=True):
-        if staged == _NESTED and (kind.startswith("interval") or row.category not in _NESTING):
+        if staged == _NESTED and row.category not in _NESTING:
             raise InvalidPipeline(f"The column {row.name!r} is {row.type}, and the result's is {kind}.")
     digest = hashlib.sha256("\n".join([target.table, *types]).encode()).hexdigest()
     name = f"staged_rows_{digest[:16]}"

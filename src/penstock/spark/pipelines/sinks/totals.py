@@ -8,6 +8,7 @@ from typing import Any
 from penstock.declare.pipeline import Pipeline
 from penstock.sinks import Table
 from penstock.spark.pipelines.failures import ERROR
+from penstock.spark.plans import kind, nodes
 
 logger = logging.getLogger("penstock")
 
@@ -33,13 +34,7 @@ def warn_of_lost_totals(pipeline: Pipeline, result: Any) -> None:
 def aggregates(rows: Any) -> bool:
     """Whether a DataFrame aggregates anywhere in its plan; rows that are only made distinct do not count."""
     try:
-        plans = [rows._jdf.queryExecution().analyzed()]
-        while plans:
-            plan = plans.pop()
-            if plan.nodeName() == "Aggregate":
-                return True
-            children = plan.children()
-            plans += [children.apply(place) for place in range(children.size())]
+        return any(kind(plan) == "Aggregate" for plan in nodes(rows._jdf.queryExecution().analyzed()))
     except Exception as error:  # another version of Spark has other plans, and this is only a warning
         logger.debug("the plan cannot be read: %s", error)
     return False

@@ -50,8 +50,10 @@ def test_two_engines_probe_one_at_a_time(
             "select claimed_at, ended_at, members from penstock.leases where error_code = 'Unavailable' "
             "order by claimed_at"
         )
-    opened = min(ended for _, ended, _ in tried)
-    probes = [one for one in tried if one[0] >= opened]
+    # A claim beside the settle that opens the circuit may still be a whole lease. Behind the first probe none is.
+    first = next(place for place, (_, _, members) in enumerate(tried) if members == 1)
+    probes = tried[first:]
     assert len(probes) >= 3 and {members for _, _, members in probes} == {1}
+    assert first <= 2 * len(served), "an engine holds one lease and reads one ahead"
     for (_, ended, _), (claimed, _, _) in pairwise(probes):
         assert ended <= claimed, "two probes at once"

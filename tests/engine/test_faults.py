@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import penstock
+from penstock.declare.portable import PortableSubscription
 from tests.support.children import handlers
 from tests.support.declarations import subscription
 from tests.support.done_table import create_done_table, done_offsets
@@ -99,17 +102,29 @@ def test_async_handlers_time_out_and_die_alone(log: penstock.Log) -> None:
 def test_a_process_that_dies_between_two_events_counts_no_failure(
     log: penstock.Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from penstock.engine.isolation.marks import Marks
     from penstock.engine.isolation.process import HandlerProcess
 
-    real, killed = HandlerProcess.pump, []
+    real, start, killed = HandlerProcess.pump, HandlerProcess.__init__, []
+    marks_of: dict[int, Marks] = {}
+
+    def started(self: HandlerProcess, hello: PortableSubscription, marks: Marks) -> None:
+        start(self, hello, marks)
+        marks_of[self.pid] = marks
 
     def pump(self: HandlerProcess, seconds: float) -> object:
         answer = real(self, seconds)
-        if answer is not None and len(killed) < 2 and type(answer).__name__ == "Report":
-            killed.append(self.pid)
-            self._child.kill()
+        if type(answer).__name__ == "Report" and len(killed) < 2:
+            os.kill(self.pid, signal.SIGSTOP)  # it may be inside the next event by now: look while it stands still
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+            if not any(marks_of[self.pid].slots):
+                killed.append(self.pid)
+                self._child.kill()
+            else:
+                os.kill(self.pid, signal.SIGCONT)
         return answer
 
+    monkeypatch.setattr(HandlerProcess, "__init__", started)
     monkeypatch.setattr(HandlerProcess, "pump", pump)
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 500)
     run_local_until_drained(log, subscription(handlers.plain))

@@ -21,7 +21,7 @@ from penstock.spark.queries.worker import QueryWorker
 from tests.support.log_steps import append_orders
 from tests.support.raw_sql import raw
 from tests.support.spark_pipeline import staged_leftovers
-from tests.support.spark_query import forget_newest_commit
+from tests.support.spark_query import forget_newest_commit, visits
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(600)
@@ -109,6 +109,38 @@ def test_queries_run_until_drained_and_write_every_batch_once(
     state = home / "checkpoints" / "clicks" / "clicks" / "windows" / "state"
     assert [*state.rglob("*.zip")] and not [*state.rglob("*.delta")], "the windows are kept in RocksDB"
     assert [one for group in ("windows", "checked") for one in log.readers("clicks", group)] == []
+
+
+@pytest.mark.shows("S24")
+def test_state_of_a_processor_goes_on_in_the_next_run(
+    spark: Any, postgres_log: penstock.Log, postgres_log_url: str
+) -> None:
+    log, url = postgres_log, postgres_log_url
+
+    def run_app() -> None:
+        app = penstock.App(url, name="visits")
+        sink = penstock.sinks.Table("visits", mode="upsert", keys=["key"])
+
+        @app.query("clicks", group="visits", output_mode="update", sink=sink)
+        def seen(events: Any) -> Any:
+            keyed = clicks_of(events).selectExpr("who as key", "cast(n as bigint) as second")
+            return keyed.groupBy("key").transformWithState(
+                statefulProcessor=visits(),
+                outputStructType="key string, count long, latest long",
+                outputMode="update",
+                timeMode="none",
+            )
+
+        app.run(spark=spark, until_drained=True)
+
+    with raw(url) as sql:
+        sql("create table visits (key text primary key, count bigint, latest bigint)")
+    append_clicks(log, ("ada", 1), ("ada", 4), ("bob", 9), ("ada", 12))
+    run_app()
+    append_clicks(log, ("bob", 15), ("ada", 8))
+    run_app()
+    with raw(url) as sql:
+        assert sorted(sql("select key, count, latest from visits")) == [("ada", 4, 12), ("bob", 2, 15)]
 
 
 def number_app(url: str, broken: Path) -> penstock.App:

@@ -16,7 +16,7 @@ import pytest
 
 import penstock
 from penstock.spark import register
-from tests.support.spark_query import forget_newest_data, read_orders_stream
+from tests.support.spark_query import forget_newest_data, read_orders_stream, visits
 
 pytestmark = pytest.mark.timeout(300)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -178,28 +178,6 @@ def test_session_windows_are_exact(output_of: OutputOf) -> None:
     )
     # The late event at 8 joins 1 to 4 and 12, two sessions of an earlier query, into one.
     assert counted(rows) == [("a", 1, 17, 4), ("a", 23, 28, 1), ("a", 36, 41, 1), ("b", 9, 14, 1), ("b", 15, 22, 2)]
-
-
-def visits() -> Any:
-    """A stateful processor: how often a key was seen, and its latest second. (Defined here, it is pickled by value.)"""
-    from pyspark.sql import Row
-    from pyspark.sql.streaming import StatefulProcessor
-
-    class Visits(StatefulProcessor):
-        def init(self, handle: Any) -> None:
-            self.seen = handle.getValueState("seen", "count long, latest long")
-
-        def handleInputRows(self, key: Any, rows: Iterator[Any], timer_values: Any) -> Iterator[Any]:
-            count, latest = self.seen.get() if self.seen.exists() else (0, 0)
-            for row in rows:
-                count, latest = count + 1, max(latest, row.second)
-            self.seen.update((count, latest))
-            yield Row(key=key[0], count=count, latest=latest)
-
-        def close(self) -> None:
-            pass
-
-    return Visits()
 
 
 @pytest.mark.shows("S09")

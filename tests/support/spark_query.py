@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,3 +87,25 @@ def _entries(directory: Path) -> list[Path]:
 def _remove(entry: Path) -> None:
     entry.unlink()
     (entry.parent / f".{entry.name}.crc").unlink(missing_ok=True)
+
+
+def visits() -> Any:
+    """A stateful processor: how often a key was seen, and its latest second. (Defined here, it is pickled by value.)"""
+    from pyspark.sql import Row
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class Visits(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.seen = handle.getValueState("seen", "count long, latest long")
+
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timer_values: Any) -> Iterator[Any]:
+            count, latest = self.seen.get() if self.seen.exists() else (0, 0)
+            for row in rows:
+                count, latest = count + 1, max(latest, row.second)
+            self.seen.update((count, latest))
+            yield Row(key=key[0], count=count, latest=latest)
+
+        def close(self) -> None:
+            pass
+
+    return Visits()

@@ -40,6 +40,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"put the table into {PAGE}")
     parser.add_argument("--runs", type=int, default=1, help="how often, each on a new server (default: 1)")
     parser.add_argument("--against", action="append", metavar="COMMIT", help="compare handlers with those of a commit")
+    parser.add_argument("--what", action="append", help="with --against: only this kind of work (default: all)")
     options = parser.parse_args()
     if options.against:
         return against(parser, options)
@@ -67,12 +68,13 @@ def main() -> int:
 
 def against(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Compare this tree with earlier ones; `--runs` is the number of turns."""
-    from benchmarks.turns import compare
+    from benchmarks.turns import WORK, compare
 
     if not options.suite or not {*options.suite} <= {"engine", "spark", "peers"}:
         parser.error("--against takes the suites engine, spark and peers")
     for name in options.suite:
-        compare(name, options.against, max(3, options.runs), SETTINGS, Console())
+        drains = [what for what in WORK[name] if not options.what or what in options.what]
+        compare(name, options.against, max(3, options.runs), drains, SETTINGS, Console())
     return 0
 
 

@@ -24,7 +24,9 @@ from tests.support.postgres_server import PostgresServer
 
 HERE = Path(__file__).resolve().parent.parent
 DRAINS = ("inline", "isolated", "keyed", "never failing", "failing")
+READING = "data source"
 PROCESSES = ("one `penstock run`", "two of them")
+WORK = {"engine": DRAINS, "spark": (*DRAINS, READING), "peers": PROCESSES}
 
 # Runs in every version, so it uses only what all of them have.
 _WORKER = """
@@ -49,7 +51,7 @@ if engine == "peers":
     for line in sys.stdin:
         print(both._drain_ours(counts[line.strip()]), file=answers)
     sys.exit()
-import psycopg, penstock
+import time, psycopg, penstock
 from benchmarks import engine as local, spark as sparks
 
 log, sql = penstock.open(url), psycopg.connect(url, autocommit=True)
@@ -67,6 +69,12 @@ drains = {
     "never failing": lambda: bench.drain("one_percent_never"),
     "failing": lambda: bench.drain(failing),
 }
+def read():
+    frame = bench.spark.read.format("penstock").option("url", url).option("stream", "orders").load()
+    began = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return (sparks.WARM + sparks.EVENTS) / (time.perf_counter() - began)
+drains["data source"] = read
 for line in sys.stdin:
     print(drains[line.strip()](), file=answers)
 """
@@ -108,9 +116,10 @@ def tree_of(commit: str) -> Iterator[Path]:
             subprocess.run([*git, "remove", "--force", str(tree)], check=True)
 
 
-def compare(engine: str, commits: Sequence[str], rounds: int, settings: dict[str, str], console: Console) -> None:
+def compare(
+    engine: str, commits: Sequence[str], rounds: int, drains: Sequence[str], settings: dict[str, str], console: Console
+) -> None:
     """Print, for each kind of work, the median rate of every version and of its ratio to this tree's, turn by turn."""
-    drains = PROCESSES if engine == "peers" else DRAINS
     rates: dict[str, dict[str, list[float]]] = {what: {one: [] for one in (*commits, "here")} for what in drains}
     with ExitStack() as stack:
         server = stack.enter_context(PostgresServer(fsync=True, settings=settings))

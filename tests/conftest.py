@@ -1,6 +1,7 @@
 """Fixtures of every test, and the rule that unexpected skips fail a strict run."""
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,14 @@ CHECKS = (
     *("scripted_events", "spark_engine", "spark_pipeline", "store_against_model", "true_stats"),
 )
 pytest.register_assert_rewrite(*(f"tests.support.{name}" for name in CHECKS))  # show values, as in test files
+
+
+@pytest.fixture(autouse=True)
+def signals_as_found() -> Iterator[None]:
+    """Nothing leaves SIGTERM ignored: processes started later would inherit that, and not stop."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.fixture(scope="session")

@@ -56,6 +56,7 @@ class Engines:
         try:
             ended = self.running[place].wait()
         except subprocess.TimeoutExpired:
+            print(_signals_of(victim.pid))
             victim.send_signal(signal.SIGUSR1)
             wait_until(lambda: "most recent call first" in self.running[place].err, "its stacks")
             raise
@@ -65,6 +66,14 @@ class Engines:
     def assert_all_run(self) -> None:
         """No engine has ended by itself."""
         assert all(one.process.poll() is None for one in self.running), [one.err for one in self.running]
+
+
+def _signals_of(pid: int) -> str:
+    """What the kernel knows of a process's signals: blocked, ignored, caught, pending."""
+    lines = [
+        line for task in Path(f"/proc/{pid}/task").iterdir() for line in (task / "status").read_text().splitlines()
+    ]
+    return "\n".join(line for line in lines if line.startswith(("Name", "State", "Sig", "Shd")))
 
 
 def run_chaos(log: penstock.Log, url: str, directory: Path, seed: int, *, events: int, seconds: float) -> None:

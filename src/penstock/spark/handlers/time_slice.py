@@ -59,7 +59,8 @@ class SliceReport:
 
 
 def work(tickets: Iterable[Ticket]) -> Iterator[SliceReport]:
-    """Run the slices of a Spark task."""
+    """Run the slices of a Spark task, in a process of Spark's own."""
+    _leave_signals_to_the_driver()
     for ticket in tickets:
         yield run_slice(ticket)
 
@@ -67,7 +68,6 @@ def work(tickets: Iterable[Ticket]) -> Iterator[SliceReport]:
 def run_slice(ticket: Ticket) -> SliceReport:
     """Work for a group until time is up, there is nothing to do, or the run should stop."""
     counters = Counters()
-    _leave_signals_to_the_driver()
     try:
         kept = _warm(ticket)
         ending = _Ending(ticket, kept.worker)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penstock.core.batch import Event
     from penstock.core.delivery import State
     from penstock.core.event import Appended, AppendedMany, event_id
+    from penstock.core.job import Job
     from penstock.core.lease import Settled
     from penstock.core.retry import Retry
     from penstock.core.signals import Permanent, RetryLater, Unavailable
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
         InFlight,
         InvalidHandler,
         InvalidInput,
+        InvalidJob,
         InvalidName,
+        JobExists,
         LeaseLost,
         MissingField,
         NaiveDatetime,
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
         PermissionDenied,
         PolicyConflict,
         Pruned,
+        ReservedStream,
         SchemaMissing,
         SchemaTooNew,
         SettleMismatch,
@@ -58,6 +62,7 @@ if TYPE_CHECKING:
         UnattributedEffect,
         UnknownEvent,
         UnknownGroup,
+        UnknownJob,
         UnknownReader,
     )
     from penstock.log.keyed_state import WithTtl
@@ -89,7 +94,10 @@ __all__ = [
     "InFlight",
     "InvalidHandler",
     "InvalidInput",
+    "InvalidJob",
     "InvalidName",
+    "Job",
+    "JobExists",
     "Lease",
     "LeaseLost",
     "Log",
@@ -106,6 +114,7 @@ __all__ = [
     "PermissionDenied",
     "PolicyConflict",
     "Pruned",
+    "ReservedStream",
     "Retry",
     "RetryLater",
     "SchemaMissing",
@@ -122,6 +131,7 @@ __all__ = [
     "Unavailable",
     "UnknownEvent",
     "UnknownGroup",
+    "UnknownJob",
     "UnknownReader",
     "WithTtl",
     "event_id",
@@ -137,6 +147,7 @@ _MODULES = {
     "BatchContext": "penstock.engine.handlers.context",
     "Context": "penstock.engine.handlers.context",
     "Event": "penstock.core.batch",
+    "Job": "penstock.core.job",
     "Lease": "penstock.log.lease",
     "Log": "penstock.log.log",
     "Moved": "penstock.log.log",

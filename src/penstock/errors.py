@@ -39,6 +39,13 @@ class InvalidName(InvalidInput):
     hint = "Use letters, digits and . _ : - only, at most 128 of them, starting with a letter or digit."
 
 
+class ReservedStream(InvalidInput):
+    """Streams whose names begin with `jobs:` hold jobs, which are submitted and not appended."""
+
+    code = "reserved_stream"
+    hint = "Choose another name, or use log.submit(type, payload) to submit a job."
+
+
 class MissingField(InvalidInput):
     """A required field is missing: an event needs a stream, a type and a payload."""
 
@@ -230,6 +237,27 @@ class EffectRefused(InvalidInput):
 
     code = "effect_refused"
     hint = "Use INSERT, UPDATE, DELETE or a function call; only the settle controls transactions and settings."
+
+
+class UnknownJob(PenstockError):
+    """There is no job with this id."""
+
+    code = "unknown_job"
+    hint = "List jobs with `penstock jobs`."
+
+
+class JobExists(PenstockError):
+    """An unfinished job has the same unique key."""
+
+    code = "job_exists"
+    hint = 'Use on_conflict="skip" to keep the first job, or "replace" to replace it while it waits.'
+
+
+class InvalidJob(InvalidInput):
+    """The payload does not match the schema of its job type; nothing was stored."""
+
+    code = "invalid_job"
+    hint = "Correct the payload; the message says what the schema of the type refuses."
 
 
 class UnknownEvent(PenstockError):

@@ -12,6 +12,7 @@ import orjson
 from penstock.core import codec, limits
 from penstock.core.binding import Span, check_patterns
 from penstock.core.circuit import Circuit
+from penstock.core.job import PREFIX
 from penstock.core.lanes import check_lanes
 from penstock.core.retry import Retry
 from penstock.errors import InvalidInput
@@ -105,6 +106,11 @@ class Group:
     def exclusive(self) -> bool:
         """Whether a lane of this group has at most one open lease."""
         return self.ordered or self.keyed
+
+    @property
+    def of_jobs(self) -> bool:
+        """Whether its events are jobs: rows and ranges are claimed in the order of their offsets."""
+        return self.stream.startswith(PREFIX)
 
     @property
     def halts(self) -> bool:

@@ -16,11 +16,16 @@ from penstock.stores.base import Store, Transaction
 def append(store: Store, stream: str, fields: Mapping[str, Any], connection: Any = None) -> Appended:
     """Store one event: in its own transaction, or in the caller's on its `connection`."""
     event, chosen = new_events.one(stream, fields)
+    return append_event(store, event, chosen, connection)
+
+
+def append_event(store: Store, event: NewEvent, chosen: bool, connection: Any = None) -> Appended:
+    """Store an event that was checked."""
     if connection is not None:
-        return outbox.append(store, connection, event, chosen)
+        return outbox.append(store, connection, outbox.steps(store, event, chosen), chosen)
 
     def work(tx: Transaction) -> Appended:
-        appended = outbox.run(store, tx, event, chosen)
+        appended = outbox.run(tx, outbox.steps(store, event, chosen))
         tx.wake()
         return appended
 
@@ -36,7 +41,7 @@ def append(store: Store, stream: str, fields: Mapping[str, Any], connection: Any
 async def append_async(store: Store, stream: str, fields: Mapping[str, Any], connection: Any) -> Appended:
     """Store one event in the caller's transaction on an async connection."""
     event, chosen = new_events.one(stream, fields)
-    return await outbox.append_async(store, connection, event, chosen)
+    return await outbox.append_async(store, connection, outbox.steps(store, event, chosen), chosen)
 
 
 def append_many(store: Store, stream: str, events: Iterable[Mapping[str, Any]]) -> AppendedMany:
@@ -44,12 +49,13 @@ def append_many(store: Store, stream: str, events: Iterable[Mapping[str, Any]]) 
     listed = events if isinstance(events, list) else list(events)
     ready, ours = new_events.many(stream, listed)
     try:
-        return _append_many(store, ready, ours)
+        return append_ready(store, ready, ours)
     except InvalidInput:  # nothing was stored; checking one by one accepts bytes and names the bad event
-        return _append_many(store, *new_events.one_by_one(stream, listed))
+        return append_ready(store, *new_events.one_by_one(stream, listed))
 
 
-def _append_many(store: Store, ready: Sequence[NewEvent] | EventColumns, ours: bool) -> AppendedMany:
+def append_ready(store: Store, ready: Sequence[NewEvent] | EventColumns, ours: bool) -> AppendedMany:
+    """Store checked events in one transaction; `ours` promises that their ids are new."""
     if not len(ready):
         return AppendedMany((), 0)
     ids = EventIds(ready.event_ids if isinstance(ready, EventColumns) else [one.event_id for one in ready])

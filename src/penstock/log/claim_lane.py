@@ -38,7 +38,17 @@ class LaneClaim:
 
     def take(self, lane: LaneRow) -> LeaseRow | Passed | None:
         """Claim from this lane; None if nothing is due: returned ranges first, then rows and the next range in turn."""
+        if self.group.of_jobs:
+            return self._take_oldest(lane)
         return self._take_in_order(lane) if self.group.ordered else self._take_any(lane)
+
+    def _take_oldest(self, lane: LaneRow) -> LeaseRow | Passed | None:
+        """Claim what has the lowest offset and is due; rows and returned ranges are older than the next range."""
+        piece = self._lowest_returned(lane)
+        ceiling = None if piece is None else piece.low
+        if (rows := self._take_rows(lane, ceiling)) is not None:
+            return rows
+        return self._take_next(lane) if piece is None else self._take_returned(lane, piece)
 
     def _take_any(self, lane: LaneRow) -> LeaseRow | Passed | None:
         piece = self._lowest_returned(lane)
@@ -121,7 +131,11 @@ class LaneClaim:
             params["most"] = min(self._rows_worth_it(lane), self.limit)
             due = self.tx.rows("claim.ordered_rows", ceiling=ceiling, halts=self.group.halts, **params)
         else:
+            if self.group.of_jobs:
+                params["most"] = limits.ROWS_PER_LEASE
             due = self.tx.rows("claim.due_rows", **params)
+            if self.group.of_jobs:
+                due = self._oldest(due, ceiling)
         if not due:
             return None
         taken = sorted(row.offset for row in due if row.part == due[0].part)  # suspects: one part of a lost lease
@@ -130,6 +144,11 @@ class LaneClaim:
         rows, events = self._last("claim.mark_rows", lease, group_id=self.group.group_id, **params)
         assert len(rows) == len(taken), "rows of a group change hands only under its lock"
         return replace(lease, events=events)
+
+    def _oldest(self, due: list[DueRow], ceiling: int | None) -> list[DueRow]:
+        """Return the due jobs with the lowest offsets, up to a ceiling."""
+        below = (row for row in due if ceiling is None or row.offset <= ceiling)
+        return sorted(below, key=lambda row: row.offset)[: self.limit]
 
     def _last(self, block: str, lease: LeaseRow, /, **params: object) -> tuple[list[Any], Columns | None]:
         """Run the last statement of the claim. With `read` it also reads the events of a small lease, and commits."""

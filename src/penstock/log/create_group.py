@@ -62,6 +62,11 @@ def _create(tx: Transaction, stream: str, group_name: str, start: Position, want
     return groups.get(tx, stream, group_name)
 
 
+def ensure(tx: Transaction, stream: str, group_name: str, start: Position, wanted: GroupSettings) -> Group:
+    """Create a group where it is missing, and leave an existing one as it is."""
+    return groups.find(tx, stream, group_name) or _create(tx, stream, group_name, start, wanted)
+
+
 def _same(known: Group, wanted: GroupSettings) -> Group:
     stored = known.settings
     differing = [one.name for one in fields(wanted) if getattr(stored, one.name) != getattr(wanted, one.name)]

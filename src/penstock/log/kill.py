@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.core.event import check_text
+from penstock.core.group import Group
 from penstock.log import audit, checks, groups, waiting
 from penstock.log.selection import Moved, ids_of
 from penstock.log.transact import transact
-from penstock.stores.base import Store, Transaction
+from penstock.stores.base import Row, Store, Transaction
 
 
 def kill(
@@ -20,16 +21,23 @@ def kill(
 
     def work(tx: Transaction) -> int:
         known = groups.locked(tx, stream, group)
-        now = tx.now()
         found = waiting.find(tx, known, ids, "killed")
         if dry_run:
             return len(found)
-        params = {"group_id": known.group_id, "offsets": waiting.with_rows(tx, known, found, now), "now": now}
-        tx.run("kill.claim", by=author, **params)
-        tx.run("kill.bury", by=author, reason=why, **params)
-        tx.run("kill.log", by=author, reason=why, **params)
+        bury(tx, known, found, why, author)
         detail = {"reason": why, "event_ids": [str(one) for one in ids]}
         audit.record_for(tx, author, "kill", known, len(found), detail)
         return len(found)
 
     return Moved(transact(store, work), dry_run)
+
+
+def bury(tx: Transaction, group: Group, found: Sequence[Row], why: str, by: str) -> list[int]:
+    """Make waiting deliveries of a locked group DEAD; returns their offsets."""
+    now = tx.now()
+    offsets = waiting.with_rows(tx, group, found, now)
+    params = {"group_id": group.group_id, "offsets": offsets, "now": now}
+    tx.run("kill.claim", by=by, **params)
+    tx.run("kill.bury", by=by, reason=why, **params)
+    tx.run("kill.log", by=by, reason=why, **params)
+    return offsets

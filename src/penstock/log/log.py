@@ -12,6 +12,7 @@ from penstock.core.batch import Event
 from penstock.core.columns import RowColumns
 from penstock.core.event import Appended, AppendedMany, EventFields
 from penstock.core.group import Group, Position, check_settings
+from penstock.core.job import QUEUE, Job, check_job_name
 from penstock.core.lease import Idle, LeaseRow, Settled, Settlement
 from penstock.core.retry import Retry
 from penstock.log import (
@@ -42,6 +43,11 @@ from penstock.log import (
 from penstock.log.bookkeeping import Bookkeeping
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
+from penstock.log.jobs import cancel, finish, submit
+from penstock.log.jobs import look as jobs
+from penstock.log.jobs.claim import JobClaims
+from penstock.log.jobs.held import HeldJobs
+from penstock.log.jobs.submit import Submitted
 from penstock.log.lease import Lease
 from penstock.log.readers import Reader
 from penstock.log.repair import Repaired, repair
@@ -60,6 +66,8 @@ class Log:
         self.store = store
         self._bookkeeping = Bookkeeping(store)
         self._claims = Claims(store, self._bookkeeping)
+        self._held_jobs = HeldJobs()
+        self._job_claims = JobClaims(store, self._claims, self._held_jobs)
 
     def __enter__(self) -> Self:
         return self
@@ -424,6 +432,133 @@ class Log:
     def repair(self, *, by: str | None = None) -> Repaired:
         """Make a log writable again after a restore or a failover: raise sequences, end open leases."""
         return repair(self.store, by)
+
+    # --- jobs ----------------------------------------------------------------------------------------------------
+
+    def submit(
+        self,
+        type: str,
+        payload: Any,
+        *,
+        max_attempts: int | None = None,
+        queue: str = QUEUE,
+        priority: int = 0,
+        available_at: datetime | None = None,
+        event_id: Any = None,
+        headers: Mapping[str, str] | None = None,
+        unique: str | None = None,
+        unique_for: float | None = None,
+        on_conflict: str = "skip",
+        connection: Any = None,
+    ) -> Job:
+        """Store a job for the workers of its type; with `connection` only if the caller's transaction commits.
+
+        Priority 9 is claimed first. A job with a `unique` key is not stored while another one of its type and queue
+        with this key is unfinished, nor within `unique_for` seconds of it: `on_conflict` "skip" returns the other job,
+        "replace" gives it up if it waits and stores this one, "raise" raises `JobExists`.
+        """
+        name = check_job_name(type, queue, priority)
+        fields = {
+            "payload": payload,
+            "max_attempts": max_attempts,
+            "available_at": available_at,
+            "event_id": event_id,
+            "headers": headers,
+        }
+        return submit.submit(self.store, name, fields, submit.check_unique(unique, unique_for, on_conflict), connection)
+
+    def submit_many(
+        self,
+        type: str | Iterable[Mapping[str, Any]],
+        jobs: Iterable[Mapping[str, Any]] | None = None,
+        *,
+        queue: str = QUEUE,
+        priority: int = 0,
+        max_attempts: int | None = None,
+    ) -> Submitted:
+        """Store many jobs in one transaction, at bulk speed: all of them or none.
+
+        Each is a mapping with its `payload`, and with its own `type`, `queue`, `priority`, `max_attempts`,
+        `available_at`, `event_id` and `headers` where they differ: `submit_many("email:send", [{"payload": …}, …])`.
+        """
+        defaults: dict[str, Any] = {"queue": queue, "priority": priority, "max_attempts": max_attempts}
+        if jobs is None:
+            return submit.submit_many(self.store, type, defaults)  # type: ignore[arg-type]  # checked there
+        return submit.submit_many(self.store, jobs, {**defaults, "type": type})
+
+    def claim_job(
+        self,
+        worker: str,
+        types: Sequence[str] | None = None,
+        queue: str = QUEUE,
+        lease_seconds: float | None = None,
+    ) -> Job | None:
+        """Claim a job of these types (default: all): the highest priority first, then the oldest; None if none is due.
+
+        Its `token` proves that `worker` holds it; it grows with every claim.
+        """
+        return next(iter(self._job_claims.claim(worker, types, queue, lease_seconds, 1)), None)
+
+    def claim_jobs(
+        self,
+        worker: str,
+        types: Sequence[str] | None = None,
+        queue: str = QUEUE,
+        lease_seconds: float | None = None,
+        *,
+        limit: int = 1,
+    ) -> list[Job]:
+        """Claim up to `limit` jobs at once, each with a token of its own."""
+        return self._job_claims.claim(worker, types, queue, lease_seconds, limit)
+
+    def heartbeat(
+        self,
+        id: Any,
+        worker: str,
+        *,
+        token: int | None = None,
+        progress: float | None = None,
+        message: str | None = None,
+    ) -> str:
+        """Extend the lease of a job: "extended", or "cancel" if the job should end; `LeaseLost` if it is not held.
+
+        Without `token` only the log object that claimed the job is believed.
+        """
+        return finish.heartbeat(self.store, self._held_jobs, id, worker, token, progress, message)
+
+    def complete_job(self, id: Any, worker: str, *, token: int | None = None, result: Any = None) -> None:
+        """Finish a job and keep its result; the same call again is harmless."""
+        finish.complete(self.store, self._held_jobs, id, worker, token, result)
+
+    def fail_job(
+        self, id: Any, worker: str, *, token: int | None = None, error: Any = None, retry_in: float | None = None
+    ) -> None:
+        """Report a failure: the job is retried after its backoff, or `retry_in` seconds, or it is DEAD."""
+        finish.fail(self.store, self._held_jobs, id, worker, token, error, retry_in)
+
+    def job(self, id: Any) -> Job:
+        """Return a job as it is now; `UnknownJob` if there is none."""
+        return jobs.job(self.store, id)
+
+    def jobs(
+        self,
+        *,
+        queue: str | None = None,
+        type: str | None = None,
+        state: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> list[Job]:
+        """Return jobs in the order of their submission; pass the last one's `offset` as `after` for the next page."""
+        return jobs.jobs(self.store, queue=queue, job_type=type, state=state, after=after, limit=limit)
+
+    def cancel_job(self, id: Any, *, by: str | None = None) -> Job:
+        """Cancel a job: a waiting one is DEAD at once, a running one is told with its next heartbeat."""
+        return cancel.cancel(self.store, id, by)
+
+    def wait_for_job(self, id: Any, timeout: float | None = None) -> Job:
+        """Return a job when it is finished, or as it is after `timeout` seconds."""
+        return jobs.wait(self.store, id, timeout)
 
     # --- streaming readers ---------------------------------------------------------------------------------------
 

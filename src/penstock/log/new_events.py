@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from penstock.core.event import EventColumns, EventFields, NewEvent, check_key, check_name, new_event, parse_event_id
+from penstock.core.job import check_not_jobs
 from penstock.core.lanes import bucket_of
 from penstock.core.limits import APPEND_BATCH
 from penstock.errors import InvalidInput, MissingField, TooLarge
@@ -16,8 +17,10 @@ _TEXT: Final = frozenset({str, type(None)})  # no subclass of the user's
 _SIMPLE: Final = frozenset({"payload", "type", "ordering_key"})  # fields that can be stored column by column
 
 
-def one(stream: str, fields: Mapping[str, Any]) -> tuple[NewEvent, bool]:
-    """Return a checked event, and whether the caller chose its id."""
+def one(stream: str, fields: Mapping[str, Any], *, job: bool = False) -> tuple[NewEvent, bool]:
+    """Return a checked event, and whether the caller chose its id; `ReservedStream` if only jobs may be there."""
+    if not job:
+        check_not_jobs(check_name(stream, "stream"))
     given = fields.get("event_id")
     known = {name: value for name, value in fields.items() if name != "event_id"}
     payload = known.pop("payload", None)
@@ -36,24 +39,28 @@ def emitted(item: Mapping[str, Any] | NewEvent) -> NewEvent:
     return one(check_name(item.get("stream"), "stream"), fields)[0]
 
 
-def many(stream: str, items: Iterable[Mapping[str, Any]]) -> tuple[list[NewEvent] | EventColumns, bool]:
+def many(
+    stream: str, items: Iterable[Mapping[str, Any]], *, job: bool = False
+) -> tuple[list[NewEvent] | EventColumns, bool]:
     """Return checked events, and whether all ids are ours (and so new). One bad event rejects them all."""
     check_name(stream, "stream")
+    if not job:
+        check_not_jobs(stream)
     listed = items if isinstance(items, list) else list(items)
     if len(listed) > APPEND_BATCH:
         raise TooLarge(f"append_many takes at most {APPEND_BATCH:,} events at once, not {len(listed):,}.")
     columns = _columns(stream, listed)
-    return (columns, True) if columns is not None else one_by_one(stream, listed)
+    return (columns, True) if columns is not None else one_by_one(stream, listed, job=job)
 
 
-def one_by_one(stream: str, items: Iterable[Mapping[str, Any]]) -> tuple[list[NewEvent], bool]:
+def one_by_one(stream: str, items: Iterable[Mapping[str, Any]], *, job: bool = False) -> tuple[list[NewEvent], bool]:
     """Check events with any fields one by one; an error names the position of the bad event."""
     events: list[NewEvent] = []
     ours = True
     for position, item in enumerate(items):
         try:
             _check_fields(item)
-            event, chosen = one(stream, item)
+            event, chosen = one(stream, item, job=job)
         except InvalidInput as error:
             raise type(error)(f"Event {position}: {error.message}") from error
         ours = ours and not chosen

@@ -7,7 +7,7 @@ the caller's transaction.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from penstock.core.event import Appended, NewEvent, check_same
@@ -16,7 +16,10 @@ from penstock.stores import callers
 from penstock.stores.base import Store, Transaction
 from penstock.stores.callers import Caller
 
-Steps = Generator[tuple[str, Mapping[str, Any]], Sequence[Any] | None, Appended]
+T = TypeVar("T")
+Steps = Generator[
+    tuple[str, Mapping[str, Any]], Sequence[Any] | None, T
+]  # blocks with parameters; the first row of each
 
 _SAVE, _KEEP, _UNDO = ("savepoint penstock", "release savepoint penstock", "rollback to savepoint penstock")
 _known: WeakKeyDictionary[Any, WeakSet[Store]] = WeakKeyDictionary()  # connections, and the logs they belong to
@@ -25,7 +28,7 @@ _known: WeakKeyDictionary[Any, WeakSet[Store]] = WeakKeyDictionary()  # connecti
 _SAME = ("event_id", "stream", "event_type", "payload")  # what makes an event the same
 
 
-def steps(store: Store, event: NewEvent, chosen_id: bool) -> Steps:
+def steps(store: Store, event: NewEvent, chosen_id: bool) -> Steps[Appended]:
     """Yield the blocks of one append with their parameters; send each one's first row back."""
     event_id = event.event_id
     params = store.outbox_params(event)
@@ -39,13 +42,15 @@ def steps(store: Store, event: NewEvent, chosen_id: bool) -> Steps:
     return Appended(int(offset), event_id, True)
 
 
-def append(store: Store, connection: Any, event: NewEvent, chosen_id: bool) -> Appended:
-    """Run the steps on a sqlite3, psycopg, SQLAlchemy or Django connection."""
+def append(store: Store, connection: Any, running: Steps[T], guarded: bool) -> T:
+    """Run the steps on a sqlite3, psycopg, SQLAlchemy or Django connection.
+
+    `guarded` steps run within a savepoint: under strict isolation levels a duplicate id may raise an error.
+    """
     with callers.sync(store, connection) as caller:
         if not _is_known(store, caller):
             _check_identity(store, caller, caller.execute(store.blocks["outbox.identity"], {}))
-        running = steps(store, event, chosen_id)
-        guarded = _guarded(store, chosen_id)
+        guarded = guarded and store.errors_abort
         if guarded:
             caller.execute(_SAVE, None)
         try:
@@ -63,13 +68,12 @@ def append(store: Store, connection: Any, event: NewEvent, chosen_id: bool) -> A
             raise _named(error) from error
 
 
-async def append_async(store: Store, connection: Any, event: NewEvent, chosen_id: bool) -> Appended:
+async def append_async(store: Store, connection: Any, running: Steps[T], guarded: bool) -> T:
     """Run the steps on a psycopg AsyncConnection, or an SQLAlchemy AsyncConnection or AsyncSession."""
     async with callers.asynchronous(store, connection) as caller:
         if not _is_known(store, caller):
             _check_identity(store, caller, await caller.execute(store.blocks["outbox.identity"], {}))
-        running = steps(store, event, chosen_id)
-        guarded = _guarded(store, chosen_id)
+        guarded = guarded and store.errors_abort
         if guarded:
             await caller.execute(_SAVE, None)
         try:
@@ -85,11 +89,6 @@ async def append_async(store: Store, connection: Any, event: NewEvent, chosen_id
                 await caller.recover()
                 await caller.execute(_UNDO, None)
             raise _named(error) from error
-
-
-def _guarded(store: Store, chosen_id: bool) -> bool:
-    """Return whether to use a savepoint: under strict isolation levels a duplicate id may raise an error."""
-    return chosen_id and store.errors_abort
 
 
 def _is_known(store: Store, caller: Caller) -> bool:
@@ -115,9 +114,8 @@ def _named(error: Exception) -> Exception:
     return error
 
 
-def run(store: Store, tx: Transaction, event: NewEvent, chosen_id: bool) -> Appended:
+def run(tx: Transaction, running: Steps[T]) -> T:
     """Run the same steps in Penstock's own transaction."""
-    running = steps(store, event, chosen_id)
     try:
         block, params = next(running)
         while True:

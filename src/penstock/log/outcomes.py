@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -131,7 +132,7 @@ def bury(offset: int, failure: Failure, now: datetime) -> Given:
 def fail(group: Group, member: MemberRow, failure: Failure, now: datetime, jitter: Jitter) -> Given:
     """Make the outcome of a failed attempt: PENDING after a backoff, or DEAD if the budget or the age is exhausted."""
     due = next_attempt(
-        group.retry,
+        group.retry if member.max_attempts is None else replace(group.retry, max_attempts=member.max_attempts),
         member.failures + 1,
         created_at=member.created_at,
         now=now,
@@ -188,11 +189,12 @@ class Member(NamedTuple):
     ordering_key: str | None = None
     created_at: datetime | None = None
     failures: int = 0
+    max_attempts: int | None = None
 
 
 def all_alike(group: Group, lease: LeaseRecord) -> bool:
-    """Return whether a lease holds every event of its stream in its range, and neither keys nor ages matter."""
-    if lease.offsets is not None or lease.lanes > 1 or lease.holes or group.ordered:
+    """Return whether a lease holds every event of its stream in its range, and only offsets matter."""
+    if lease.offsets is not None or lease.lanes > 1 or lease.holes or group.ordered or group.of_jobs:
         return False
     return group.retry.max_age_seconds is None and group.span(lease.binding).everything
 
@@ -208,13 +210,13 @@ def members_of(
 ) -> list[MemberRow]:
     """Return members of a lease with their failures so far: all, up to an offset, by offset, or by key.
 
-    Their age is included if the group has `max_age_seconds`.
+    Their age is included if the group has `max_age_seconds`, and how often they may be tried if they are jobs.
     """
-    aged = group.retry.max_age_seconds is not None
+    looked_up = {"aged": group.retry.max_age_seconds is not None, "jobs": group.of_jobs}
     if lease.offsets is not None:
         listed = lease.offsets if offsets is None else offsets
         return tx.rows(
-            "settle.member_rows", group_id=group.group_id, lease=lease.id, offsets=listed, keys=keys, aged=aged
+            "settle.member_rows", group_id=group.group_id, lease=lease.id, offsets=listed, keys=keys, **looked_up
         )
     first, last = slice_of(lease.lane, lease.lanes)
     span = group.span(lease.binding)
@@ -228,7 +230,7 @@ def members_of(
         "binding": lease.binding,
         "type_regex": span.type_regex,
         "headers": span.headers,
-        "aged": aged,
+        **looked_up,
     }
     if offsets is not None:
         return tx.rows("settle.named_members", offsets=offsets, **where)

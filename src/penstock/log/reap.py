@@ -81,6 +81,8 @@ def _reap(tx: Transaction, group: Group, lease: LeaseRecord, now: datetime) -> N
 def _blame(tx: Transaction, group: Group, lease: LeaseRecord, failure: Failure, now: datetime) -> Settled:
     """Count a failure of the only event in a lease whose process died."""
     (member,) = members_of(tx, group, lease)
+    if group.of_jobs:
+        failure = failure._replace(retry_after_seconds=0)  # a job whose worker is gone is due at once
     given = fail(group, member, failure, now, random.random)
     write_rows(tx, lease, group, [given], now)
     crash_guard.watch(tx, group, [failure.code], lease.claimed_by)

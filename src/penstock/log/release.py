@@ -61,7 +61,7 @@ def extend_in(tx: Transaction, lease_id: int, token: int, seconds: float | None)
     """Extend the lease in the caller's transaction."""
     _, group, now = holder(tx, lease_id, token)
     expires_at = now + timedelta(seconds=seconds or group.lease_seconds)
-    row = tx.one("lease.extend", id=lease_id, expires_at=expires_at)
+    row = tx.one("lease.extend", id=lease_id, expires_at=expires_at, now=now)
     return Extended(expires_at, None if row is None else row.wanted)
 
 

@@ -106,6 +106,8 @@ def settle_in(
     if move is not None:  # before a range goes back: constraints are checked here, and the lease is still open
         move(tx)
     answer = work.write()
+    if said.results:
+        tx.later("jobs.results", rows=work.results(), now=now)
     if effects.emitted:
         tx.append(effects.emitted, unique=False)
     if said.unavailable is not None or group.circuit is not None:
@@ -128,6 +130,8 @@ def _plain(said: Settlement) -> dict[str, Any]:
         return {str(o): [f.code, f.message, f.retry_after_seconds] for o, f in some.items()}
 
     more: dict[str, Any] = {}
+    if said.results:
+        more["results"] = {str(offset): text for offset, text in said.results.items()}
     if said.moves:
         more["moves"] = sorted(said.moves)
     if said.unavailable is not None:

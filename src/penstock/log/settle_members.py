@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from penstock.core import fingerprint
 from penstock.core.delivery import Reason, State
@@ -80,7 +81,7 @@ class MemberOutcomes:
             low, high = bounds(self.lease)
             if not low <= self.upto <= high:
                 raise NotInLease("`upto` lies outside the lease.")
-        strangers = {offset for offset in self.said.event_effects if not self._may_hold(offset)}
+        strangers = {o for o in (*self.said.event_effects, *self.said.results) if not self._may_hold(o)}
         if not wanted and not strangers:
             return
         self.known = self._known(wanted, careful)
@@ -137,6 +138,11 @@ class MemberOutcomes:
         """Return all failures."""
         because = [] if self.said.unavailable is None else [self.said.unavailable]
         return [*self.failed.values(), *self.dead.values(), *self.said.suspects.values(), *because]
+
+    def results(self) -> list[dict[str, Any]]:
+        """Return what the jobs that succeeded have returned."""
+        without = self.unsuccessful()
+        return [{"offset": o, "result": text} for o, text in self.said.results.items() if o not in without]
 
     def unsuccessful(self) -> set[int]:
         """Return every member that is not published, before effects are applied."""

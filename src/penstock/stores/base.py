@@ -138,6 +138,9 @@ class Store(Protocol):
     def outbox_params(self, event: NewEvent) -> dict[str, Any]:
         """The parameters of the neutral `outbox.*` blocks, as any driver of this database takes them."""
 
+    def neutral_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of a neutral block, as any driver of this database takes them."""
+
     def is_own(self, found: Sequence[Any]) -> bool:
         """Whether what `outbox.identity` said on a caller's connection is said of this log's own database."""
 

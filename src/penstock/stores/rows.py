@@ -203,6 +203,8 @@ class MemberRow(Protocol):
     def created_at(self) -> datetime | None: ...
     @property
     def failures(self) -> int: ...
+    @property
+    def max_attempts(self) -> int | None: ...  # of a job that has its own
 
 
 class EndedRow(Protocol):

@@ -6,6 +6,7 @@ LISTEN on pooled connections.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -294,6 +295,9 @@ class PostgresStore:
         if self.clock is not None:
             params["created_at"] = self.clock.now()
         return params
+
+    def neutral_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: str(value) if isinstance(value, uuid.UUID) else value for name, value in params.items()}
 
     def is_own(self, found: Sequence[Any]) -> bool:
         wanted = tuple(int(part) for part in found)

@@ -155,6 +155,9 @@ class SqliteStore:
             params["created_at"] = micros(self.clock.now())
         return params
 
+    def neutral_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: encode(value) for name, value in params.items()}
+
     def is_own(self, found: Sequence[Any]) -> bool:
         """The main file of the caller's connection, by what the file system calls it: paths may differ."""
         file = found[2]

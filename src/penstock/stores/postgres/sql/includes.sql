@@ -212,3 +212,7 @@ to_char({{moment}} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 -- include: waiters
 -- The advisory lock that whoever waits for events holds.
 'penstock.runs'::regclass::oid::int, 1
+
+-- include: attempts_of_job(e)
+-- How often a job may be tried, if it says so itself.
+case when %(jobs)s then ({{e}}metadata -> 'penstock-job' ->> 'max_attempts')::int end

@@ -6,5 +6,5 @@
 {{lease_records}} where l.id = %(id)s;
 
 -- name: lease.extend
-update penstock.leases set expires_at = %(expires_at)s where id = %(id)s
+update penstock.leases set expires_at = %(expires_at)s, heartbeat_at = %(now)s where id = %(id)s
 returning {{wanted_of_run}};

@@ -4,7 +4,8 @@ select members from penstock.settle_whole(%(id)s, %(token)s, %(now)s::timestampt
 
 -- name: settle.members
 -- Members of a range: all, or those of some keys. An event of a range has no row, and so no failures.
-select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as created_at, 0 as failures
+select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as created_at, 0 as failures,
+       {{attempts_of_job(e.)}} as max_attempts
   from penstock.events e
  where e.stream = %(stream)s and e."offset" > %(low)s::bigint and e."offset" <= %(high)s::bigint
    and {{members_of_range}}
@@ -13,7 +14,8 @@ select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as c
 
 -- name: settle.named_members
 -- Members of a range, by offset; each is looked up, whatever the planner thinks of reading the range.
-select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as created_at, 0 as failures
+select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as created_at, 0 as failures,
+       {{attempts_of_job(e.)}} as max_attempts
   from unnest(%(offsets)s::bigint[]) as named("offset")
  cross join lateral (select * from penstock.events where "offset" = named."offset" offset 0) e
  where e.stream = %(stream)s and e."offset" > %(low)s::bigint and e."offset" <= %(high)s::bigint
@@ -22,7 +24,8 @@ select e."offset", e.ordering_key, case when %(aged)s then e.created_at end as c
 -- name: settle.member_rows
 -- Members of a lease of rows: all that it lists or some of them, or those of some keys; with the failures each had before.
 select d."offset", d.ordering_key, d.failures,
-       case when %(aged)s then (select e.created_at from penstock.events e where e."offset" = d."offset") end as created_at
+       case when %(aged)s then (select e.created_at from penstock.events e where e."offset" = d."offset") end as created_at,
+       (select {{attempts_of_job(e.)}} from penstock.events e where e."offset" = d."offset") as max_attempts
   from unnest(%(offsets)s::bigint[]) as listed("offset")
  cross join lateral (select * from penstock.deliveries
                       where group_id = %(group_id)s and "offset" = listed."offset" offset 0) d

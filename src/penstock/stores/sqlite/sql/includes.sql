@@ -203,3 +203,18 @@ strftime('%Y-%m-%dT%H:%M:%S', {{moment}} / 1000000, 'unixepoch') || printf('.%06
 -- The lease that holds the cursor of a lane.
 where c.group_id = {{g}}group_id and c.lanes = {{g}}lanes and c.lane = {{lane}} and c.fresh = 1
                   order by c.high desc limit 1
+
+-- include: told_now
+-- The time, if the caller has not said it.
+coalesce(:now_at, cast(round((julianday('now') - 2440587.5) * 86400000000.0) as integer))
+
+-- include: unique_is_free
+-- Whether the job that has a unique key is finished, or gone, and its time is over.
+(:always or (coalesce(u.until_at <= {{told_now}}, 1)
+   and (not exists (select 1 from penstock_events e where e.event_id = u.event_id)
+        or exists (select 1 from penstock_events e join penstock_delivery v on v.stream = e.stream and v."offset" = e."offset"
+                    where e.event_id = u.event_id and v.group_name = 'workers' and v.state in ('PUBLISHED', 'DEAD')))))
+
+-- include: attempts_of_job(e)
+-- How often a job may be tried, if it says so itself.
+case when :jobs then json_extract({{e}}metadata, '$.penstock-job.max_attempts') end

@@ -7,5 +7,5 @@
  where l.id = :id;
 
 -- name: lease.extend
-update penstock_leases set expires_at = :expires_at where id = :id
+update penstock_leases set expires_at = :expires_at, heartbeat_at = :now where id = :id
 returning {{wanted_of_run}};

@@ -9,7 +9,8 @@ returning members;
 
 -- name: settle.members
 -- Members of a range: all, or those of some keys. An event of a range has no row, and so no failures.
-select e."offset", e.ordering_key, case when :aged then e.created_at end as created_at, 0 as failures
+select e."offset", e.ordering_key, case when :aged then e.created_at end as created_at, 0 as failures,
+       {{attempts_of_job(e.)}} as max_attempts
   from penstock_events e indexed by penstock_events_stream
  where {{in_range(e.)}}
    and {{members_of_range}}
@@ -18,7 +19,8 @@ select e."offset", e.ordering_key, case when :aged then e.created_at end as crea
 
 -- name: settle.named_members
 -- Members of a range, by offset.
-select e."offset", e.ordering_key, case when :aged then e.created_at end as created_at, 0 as failures
+select e."offset", e.ordering_key, case when :aged then e.created_at end as created_at, 0 as failures,
+       {{attempts_of_job(e.)}} as max_attempts
   from json_each(:offsets) named cross join penstock_events e on e."offset" = named.value
  where {{in_range(e.)}}
    and {{members_of_range}};
@@ -26,7 +28,8 @@ select e."offset", e.ordering_key, case when :aged then e.created_at end as crea
 -- name: settle.member_rows
 -- Members of a lease of rows: all that it lists or some of them, or those of some keys; with the failures each had before.
 select d."offset", d.ordering_key, d.failures,
-       case when :aged then (select e.created_at from penstock_events e where e."offset" = d."offset") end as created_at
+       case when :aged then (select e.created_at from penstock_events e where e."offset" = d."offset") end as created_at,
+       (select {{attempts_of_job(e.)}} from penstock_events e where e."offset" = d."offset") as max_attempts
   from json_each(:offsets) listed
  cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = listed.value
  where d.lease = :lease and (:keys is null or d.ordering_key in (select value from json_each(:keys)))

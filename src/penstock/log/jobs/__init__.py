@@ -1,0 +1,1 @@
+"""The verbs of jobs: submit, claim, heartbeat, finish, look, cancel."""

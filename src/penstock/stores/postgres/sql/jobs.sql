@@ -1,0 +1,78 @@
+-- name: jobs.due
+-- Of these streams: where their first job to claim is, and when another will be due. A stream without its group has never
+-- been claimed from. Of very many due rows only the first thousand, by time, are looked at.
+select s.stream, g.group_id is not null as has_group, coalesce(g.paused, false) as paused,
+       least(n."offset", r."offset", b."offset") as "offset", least(r.later_at, b.later_at) as later_at
+  from unnest(%(streams)s::text[]) as s(stream)
+  left join penstock.groups g on g.stream = s.stream and g.group_name = 'workers'
+  left join lateral (select f.high from penstock.leases f
+                      where f.group_id = g.group_id and f.lanes = 1 and f.lane = 0 and f.fresh
+                      order by f.high desc limit 1) c on true
+  left join lateral (select e."offset" from penstock.events e
+                      where e.stream = s.stream and e."offset" > coalesce(c.high, g.starts[1], 0)
+                      order by e."offset" limit 1) n on true
+  left join lateral (select min(d."offset") as "offset",
+                            (select l.available_at from penstock.deliveries l
+                              where l.group_id = g.group_id and l.state = 'PENDING' and l.available_at > %(now)s
+                              order by l.available_at limit 1) as later_at
+                       from (select "offset" from penstock.deliveries
+                              where group_id = g.group_id and state = 'PENDING' and available_at <= %(now)s
+                              order by available_at limit 1000) d) r on true
+  left join lateral (select min(low) filter (where available_at <= %(now)s) + 1 as "offset",
+                            min(available_at) filter (where available_at > %(now)s) as later_at
+                       from penstock.returned where group_id = g.group_id) b on true
+ where n."offset" is not null or r."offset" is not null or b."offset" is not null or r.later_at is not null
+    or b.later_at is not null;
+
+-- name: jobs.find
+-- A job by its id.
+select e.stream, e."offset" from penstock.events e where e.event_id = %(event_id)s and e.stream like 'jobs:%%';
+
+-- name: jobs.show
+-- A job as its group sees it, with what it noted; without a group it waits.
+select e.stream, e."offset", e.event_id, e.payload, e.headers::text as headers, e.metadata::text as metadata, e.created_at,
+       v.state, v.attempts, v.failures, coalesce(v.available_at, e.available_at, e.created_at) as available_at, v.claimed_at,
+       v.claimed_by, v.last_error, v.error_code, v.reason, v.published_at, v.dead_at, g.max_attempts,
+       l.heartbeat_at, l.expires_at, n.progress, n.message, n.result
+  from penstock.events e
+  left join penstock.groups g on g.stream = e.stream and g.group_name = 'workers'
+  left join lateral (select * from penstock.delivery d
+                      where d.stream = e.stream and d.group_name = 'workers' and d."offset" = e."offset" limit 1) v on true
+  left join penstock.leases l on l.id = v.lease and v.state = 'CLAIMED'
+  left join penstock.job_notes n on n."offset" = e."offset"
+ where e."offset" = any(%(offsets)s::bigint[])
+ order by e."offset";
+
+-- name: jobs.next
+-- The jobs of a stream, from an offset on.
+select e."offset" from penstock.events e
+ where e.stream = %(stream)s and e."offset" > %(after)s order by e."offset" limit %(limit)s;
+
+-- name: jobs.note
+-- How far a job has come.
+insert into penstock.job_notes as n ("offset", progress, message, updated_at)
+values (%(offset)s, %(progress)s, %(message)s, %(now)s)
+on conflict ("offset") do update set progress = excluded.progress, message = excluded.message, updated_at = excluded.updated_at;
+
+-- name: jobs.results
+-- What finished jobs returned.
+insert into penstock.job_notes as n ("offset", result, updated_at)
+select r."offset", r.result, %(now)s from jsonb_to_recordset(%(rows)s::jsonb) as r("offset" bigint, result text)
+on conflict ("offset") do update set result = excluded.result, updated_at = excluded.updated_at;
+
+-- name: jobs.ask_to_cancel
+insert into penstock.job_cancels ("offset", by, asked_at) values (%(offset)s, %(by)s, %(now)s) on conflict do nothing;
+
+-- name: jobs.cancels
+-- Which of these jobs are to be cancelled.
+select "offset" from penstock.job_cancels where "offset" = any(%(offsets)s::bigint[]);
+
+-- name: jobs.name_reason
+-- Why a job was given up.
+update penstock.deliveries set reason = %(reason)s, error_code = %(reason)s where {{these_rows}} and state = 'DEAD';
+
+-- name: unique.take
+-- In neutral form, for callers' connections, too: the key is this job's, unless an unfinished one has it.
+select holder from penstock.take_unique(
+         cast(:queue as text), cast(:job_type as text), cast(:unique_key as text), cast(:event_id as uuid),
+         cast(:seconds as double precision), cast(:now_at as timestamptz), cast(:always as boolean)) as holder;

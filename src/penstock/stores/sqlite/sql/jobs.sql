@@ -1,0 +1,80 @@
+-- name: jobs.due
+-- Of these streams: where their first job to claim is, and when another will be due. A stream without its group has never
+-- been claimed from.
+with found as (
+  select s.value as stream, g.group_id, coalesce(g.paused, 0) as paused,
+         (select e."offset" from penstock_events e
+           where e.stream = s.value
+             and e."offset" > coalesce((select max(f.high) from penstock_leases f
+                                         where f.group_id = g.group_id and f.lanes = 1 and f.lane = 0 and f.fresh = 1),
+                                       json_extract(g.starts, '$[0]'), 0)
+           order by e."offset" limit 1) as next,
+         (select min(d."offset") from penstock_deliveries d
+           where d.group_id = g.group_id and d.state = 'PENDING' and d.available_at <= :now) as due,
+         (select min(d.available_at) from penstock_deliveries d
+           where d.group_id = g.group_id and d.state = 'PENDING' and d.available_at > :now) as due_later,
+         (select min(low) + 1 from penstock_returned r where r.group_id = g.group_id and r.available_at <= :now) as back,
+         (select min(available_at) from penstock_returned r
+           where r.group_id = g.group_id and r.available_at > :now) as back_later
+    from json_each(:streams) s
+    left join penstock_groups g on g.stream = s.value and g.group_name = 'workers'
+)
+select stream, group_id is not null as has_group, paused,
+       (select min(o.value) from json_each(json_array(next, due, back)) o where o.value is not null) as "offset",
+       (select min(o.value) from json_each(json_array(due_later, back_later)) o where o.value is not null) as later_at
+  from found
+ where next is not null or due is not null or back is not null or due_later is not null or back_later is not null;
+
+-- name: jobs.find
+-- A job by its id.
+select e.stream, e."offset" from penstock_events e where e.event_id = :event_id and e.stream like 'jobs:%';
+
+-- name: jobs.show
+-- A job as its group sees it, with what it noted; without a group it waits.
+select e.stream, e."offset", e.event_id, e.payload, e.headers, e.metadata, e.created_at,
+       v.state, v.attempts, v.failures, coalesce(v.available_at, e.available_at, e.created_at) as available_at, v.claimed_at,
+       v.claimed_by, v.last_error, v.error_code, v.reason, v.published_at, v.dead_at, g.max_attempts,
+       l.heartbeat_at, l.expires_at, n.progress, n.message, n.result
+  from json_each(:offsets) o
+  join penstock_events e on e."offset" = o.value
+  left join penstock_groups g on g.stream = e.stream and g.group_name = 'workers'
+  left join penstock_delivery v on v.group_id = g.group_id and v.stream = e.stream and v."offset" = e."offset"
+  left join penstock_leases l on l.id = v.lease and v.state = 'CLAIMED'
+  left join penstock_job_notes n on n."offset" = e."offset"
+ order by e."offset";
+
+-- name: jobs.next
+-- The jobs of a stream, from an offset on.
+select e."offset" from penstock_events e
+ where e.stream = :stream and e."offset" > :after order by e."offset" limit :limit;
+
+-- name: jobs.note
+-- How far a job has come.
+insert into penstock_job_notes ("offset", progress, message, updated_at) values (:offset, :progress, :message, :now)
+on conflict ("offset") do update set progress = excluded.progress, message = excluded.message, updated_at = excluded.updated_at;
+
+-- name: jobs.results
+-- What finished jobs returned.
+insert into penstock_job_notes ("offset", result, updated_at)
+select json_extract(r.value, '$.offset'), json_extract(r.value, '$.result'), :now from json_each(:rows) r where true
+on conflict ("offset") do update set result = excluded.result, updated_at = excluded.updated_at;
+
+-- name: jobs.ask_to_cancel
+insert into penstock_job_cancels ("offset", by, asked_at) values (:offset, :by, :now) on conflict do nothing;
+
+-- name: jobs.cancels
+-- Which of these jobs are to be cancelled.
+select "offset" from penstock_job_cancels where "offset" in (select value from json_each(:offsets));
+
+-- name: jobs.name_reason
+-- Why a job was given up.
+update penstock_deliveries set reason = :reason, error_code = :reason where {{these_rows}} and state = 'DEAD';
+
+-- name: unique.take
+-- In neutral form, for callers' connections, too: the key is this job's, unless an unfinished one has it.
+insert into penstock_job_unique as u (queue, job_type, unique_key, event_id, until_at)
+values (:queue, :job_type, :unique_key, :event_id, {{told_now}} + cast(:seconds * 1000000 as integer))
+on conflict (queue, job_type, unique_key) do update
+   set event_id = case when {{unique_is_free}} then excluded.event_id else u.event_id end,
+       until_at = case when {{unique_is_free}} then excluded.until_at else u.until_at end
+returning event_id;

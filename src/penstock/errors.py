@@ -239,6 +239,13 @@ class EffectRefused(InvalidInput):
     hint = "Use INSERT, UPDATE, DELETE or a function call; only the settle controls transactions and settings."
 
 
+class KeepNeedsNoKeys(InvalidInput):
+    """`keep` works in groups without keys: a lane waits for the events of its one lease."""
+
+    code = "keep_needs_no_keys"
+    hint = "Settle without `keep`, or use a group without ordering and keyed state."
+
+
 class UnknownJob(PenstockError):
     """There is no job with this id."""
 

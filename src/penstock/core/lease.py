@@ -133,6 +133,7 @@ class Settlement:
     event_effects: Mapping[int, Effects] = field(default_factory=dict)
     versions: Mapping[tuple[str, str], int] = field(default_factory=dict)
     unavailable: Failure | None = None  # the target is down: opens the circuit of the group
+    keep: Set[int] = frozenset()  # still running: each goes on in a lease of its own
     results: Mapping[int, str] = field(default_factory=dict)  # what jobs returned, as JSON
     moves: Sequence[str] = ()  # names of what Spark's tasks have staged and the settle moves into place
     # Keys of the events that did not succeed and of all others with those keys, in offset order. Given them, an ordered
@@ -148,6 +149,7 @@ class Settled:
     failed: int
     dead: int
     released: int
+    kept: Sequence[Any] = ()  # the leases of the events that go on
 
 
 def cut(members: Sequence[int], low: int, high: int, pieces: int = SUSPECT_PIECES) -> list[tuple[int, int, int]]:

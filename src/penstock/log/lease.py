@@ -111,6 +111,7 @@ class Lease:
     def settle(
         self,
         *,
+        keep: Iterable[Any] = (),
         failed: Mapping[Any, Any] | None = None,
         dead: Mapping[Any, Any] | None = None,
         released: Iterable[Any] = (),
@@ -126,9 +127,10 @@ class Lease:
         `failed` and `dead` map event ids to errors (text or exceptions). `effects` maps event ids to their own
         `state`, `emit` and `execute`, so that a failing event loses only its own effects. `unavailable` is the error
         of a target that is down (text or an exception): it opens the circuit of the group, and becomes the error of the
-        `released` events.
+        `released` events. Events in `keep` still run: each goes on in a lease of its own, in `Settled.kept`.
         """
-        said = failed or dead or released or state or emit or execute or effects or due_after_seconds
+        kept = {self._offset(one) for one in keep}
+        said = kept or failed or dead or released or state or emit or execute or effects or due_after_seconds
         if not said and unavailable is None:  # the happy path: all of it is done
             done = Settlement(upto=self._row.high, versions=self._versions)
             return settle.settle(self._store, self.id, self.token, done)
@@ -136,7 +138,8 @@ class Lease:
         failing = {self._offset(one): error for one, error in (failed or {}).items()}
         burying = {self._offset(one): failure_of(error) for one, error in (dead or {}).items()}
         burying |= {offset: failure_of(error) for offset, error in failing.items() if is_a(error, Permanent)}
-        if len(back) + len(failing) + len(dead or {}) != len(back | failing.keys() | burying.keys()):
+        named = len(kept) + len(back) + len(failing) + len(dead or {})
+        if named != len(kept | back | failing.keys() | burying.keys()):
             raise NotInLease("An event is named with two outcomes.")
         checks.seconds(due_after_seconds, "due_after_seconds")
         upto, back = self.split(back, failing.keys() | burying.keys())
@@ -144,6 +147,7 @@ class Lease:
             failed={o: failure_of(error) for o, error in failing.items() if o not in burying},
             dead=burying,
             released=frozenset(back),
+            keep=frozenset(kept),
             upto=upto,
             due_after_seconds=due_after_seconds,
             unavailable=None if unavailable is None else failure_of(unavailable),
@@ -169,7 +173,10 @@ class Lease:
     def apply(self, said: Settlement) -> Settled:
         """Settle with a ready-made `Settlement`, for callers with their own loop."""
         known = replace(said, versions=self._versions, keys=self._keys(said))
-        return settle.settle(self._store, self.id, self.token, known)
+        settled = settle.settle(self._store, self.id, self.token, known)
+        if not settled.kept:
+            return settled
+        return replace(settled, kept=[Lease(self._store, one, self._store.read_lease(one)) for one in settled.kept])
 
     def _keys(self, said: Settlement) -> dict[int, str | None] | None:
         """See `Settlement.keys`."""

@@ -32,7 +32,7 @@ def end_lease(
         outcome=outcome,
         upto=upto,
         digest=digest,
-        answer=numbers if outcome is LeaseOutcome.SETTLED else None,
+        answer=[*numbers, *(one.id for one in counts.kept)] if outcome is LeaseOutcome.SETTLED else None,
         published=counts.published,
         failed=counts.failed,
         dead=counts.dead,

@@ -12,7 +12,7 @@ from penstock.core.event import NewEvent
 from penstock.core.lease import Effects, Failure, LeaseOutcome, Settled, Settlement
 from penstock.core.user_sql import UserSqlError
 from penstock.errors import SettleMismatch, UnattributedEffect
-from penstock.log import circuit, crash_guard, new_events, release
+from penstock.log import circuit, crash_guard, keep, new_events, release
 from penstock.log.effects import Applied, effect_error
 from penstock.log.lease_end import end_lease
 from penstock.log.outcomes import Jitter, remember_kinds
@@ -83,12 +83,15 @@ def settle_in(
     `move` moves what `said.moves` names into place, in the same transaction.
     """
     digest = codec.digest(_plain(said))
+    if said.keep:
+        keep.lock_group_of(tx, lease_id)
     lease, group = release.locked(tx, lease_id, token)
     if lease.outcome == LeaseOutcome.SETTLED:
         if lease.digest != digest:
             raise SettleMismatch(f"Lease {lease_id} was settled with other outcomes.")
         assert lease.answer is not None, "a settled lease has an answer"
-        return Settled(*lease.answer)
+        published, failed, dead, released, *kept_ids = lease.answer
+        return Settled(published, failed, dead, released, keep.stored(tx, kept_ids))
     now = release.check_open(tx, lease)
     if said.unavailable is not None:
         said = replace(said, unavailable=fingerprint.complete(said.unavailable))
@@ -105,7 +108,8 @@ def settle_in(
     work.released.update(effects.dependents)
     if move is not None:  # before a range goes back: constraints are checked here, and the lease is still open
         move(tx)
-    answer = work.write()
+    kept = keep.open_kept(tx, group, lease, said.keep, now) if said.keep else []
+    answer = replace(work.write(), kept=kept)
     if said.results:
         tx.later("jobs.results", rows=work.results(), now=now)
     if effects.emitted:
@@ -130,6 +134,8 @@ def _plain(said: Settlement) -> dict[str, Any]:
         return {str(o): [f.code, f.message, f.retry_after_seconds] for o, f in some.items()}
 
     more: dict[str, Any] = {}
+    if said.keep:
+        more["keep"] = sorted(said.keep)
     if said.results:
         more["results"] = {str(offset): text for offset, text in said.results.items()}
     if said.moves:

@@ -73,7 +73,7 @@ class MemberOutcomes:
         self.failed = {offset: fingerprint.complete(why) for offset, why in self.said.failed.items()}
         self.dead = {offset: fingerprint.complete(why) for offset, why in self.said.dead.items()}
         self.released = set(self.said.released)
-        named = [*self.failed, *self.dead, *self.released, *self.said.suspects]
+        named = [*self.failed, *self.dead, *self.released, *self.said.suspects, *self.said.keep]
         wanted = {*named, *(self.said.event_effects if careful else ())}
         if len(named) != len({*named}):
             raise NotInLease("An event is named with two outcomes.")
@@ -87,7 +87,7 @@ class MemberOutcomes:
         self.known = self._known(wanted, careful)
         strangers |= wanted - self.known.keys()
         if self.upto is not None:
-            strangers |= {offset for offset in self.released if offset > self.upto}
+            strangers |= {offset for offset in self.released | self.said.keep if offset > self.upto}
         if strangers:
             raise NotInLease(f"Not in the lease, or beyond its finished part: {sorted(strangers)[:10]}.")
 
@@ -146,7 +146,7 @@ class MemberOutcomes:
 
     def unsuccessful(self) -> set[int]:
         """Return every member that is not published, before effects are applied."""
-        return {one.offset for one in self._outcomes()}
+        return {one.offset for one in self._outcomes()} | self.said.keep
 
     def write(self) -> Settled:
         """Write rows for failed and released members, and the unfinished end as one returned range."""
@@ -159,7 +159,7 @@ class MemberOutcomes:
             tail = count_wanted(self.tx, self.group, self.lease, upto, high, holes=self.lease.holes)
             tail -= sum(one.offset > upto for one in given)
         if self.lease.offsets is not None:
-            named = {one.offset for one in given}
+            named = {one.offset for one in given} | self.said.keep
             done = [offset for offset in self.lease.offsets if offset not in named]
             self._publish(done)
         write_rows(self.tx, self.lease, self.group, given, self.now)
@@ -172,7 +172,8 @@ class MemberOutcomes:
         failed = sum(one.fate.failures and one.fate.state is State.PENDING for one in given)
         dead = sum(one.fate.state is State.DEAD for one in given)
         released = len(given) - failed - dead + tail
-        return Settled(self.lease.members - failed - dead - released, failed, dead, released)
+        published = self.lease.members - failed - dead - released - len(self.said.keep)
+        return Settled(published, failed, dead, released)
 
     def _publish(self, rows: list[int]) -> None:
         if not rows:

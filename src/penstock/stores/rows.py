@@ -184,6 +184,8 @@ class LeaseRecord(HeldRow, Protocol):
     offsets: list[int] | None
     digest: bytes | None
     answer: Sequence[int] | None
+    run: int | None
+    heartbeat_at: datetime | None
 
 
 def bounds(lease: LeaseRecord) -> tuple[int, int]:

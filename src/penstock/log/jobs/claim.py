@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from penstock.core.batch import Event
+from penstock.core.batch import Claimed, Event, Events
 from penstock.core.delivery import State
 from penstock.core.event import check_name
 from penstock.core.job import GROUP, PRIORITIES, Job, JobName, check_job_name, check_queue, name_of, settings_of
-from penstock.core.lease import LeaseRow
+from penstock.core.lease import LeaseRow, Passed, Settlement
 from penstock.errors import InvalidInput
 from penstock.log import checks, reap
-from penstock.log.claim import Claims
+from penstock.log.claim import Claims, claim_in
 from penstock.log.jobs import look
 from penstock.log.jobs.held import Held, HeldJobs
 from penstock.log.jobs.types import ensure_group
-from penstock.log.lease import Lease
+from penstock.log.settle import settle_in
 from penstock.log.transact import look as looking
 from penstock.log.transact import transact
 from penstock.stores.base import Row, Store, Transaction
@@ -72,19 +72,43 @@ class JobClaims:
     def _take(self, row: Row, worker: str, lease_seconds: float | None, limit: int, run: int | None) -> list[Job]:
         if not row.has_group:
             transact(self._store, lambda tx: ensure_group(tx, row.stream))
-        taken: list[Job] = []
-        while len(taken) < limit:
+        if limit == 1:
             lease = self._claims.claim(row.stream, GROUP, 1, 1, worker, lease_seconds, run)
-            if not isinstance(lease, LeaseRow):
+            return self._jobs([lease], lease) if isinstance(lease, LeaseRow) else []
+        taken: list[Job] = []
+        while len(taken) < limit:  # rows first, then ranges
+            whole, each = self._claim_each(row.stream, worker, lease_seconds, limit - len(taken), run)
+            if whole is None:
                 break
-            taken.append(self._job(lease))
+            taken += self._jobs(each, whole)
         return taken
 
-    def _job(self, row: LeaseRow) -> Job:
-        lease = Lease(self._store, row, row.events or self._store.read_lease(row))
-        (event,) = lease.events
-        self._held.add(event.event_id, Held(row.id, row.token, row.claimed_by, event.offset, row.high))
-        return job_of(event, lease)
+    def _claim_each(
+        self, stream: str, worker: str, lease_seconds: float | None, limit: int, run: int | None
+    ) -> tuple[LeaseRow | None, Sequence[LeaseRow]]:
+        """Claim jobs as one lease, and keep each of them in a lease of its own, in one transaction."""
+
+        def work(tx: Transaction) -> tuple[LeaseRow | None, Sequence[LeaseRow]]:
+            while isinstance(found := claim_in(tx, stream, GROUP, limit, worker, lease_seconds, run=run), Passed):
+                pass
+            if not isinstance(found, LeaseRow):
+                return None, ()
+            if found.members == 1:
+                return found, [found]
+            everything = Settlement(upto=found.high, keep=frozenset(_offsets(tx, found)))
+            return found, settle_in(tx, found.id, found.token, everything).kept
+
+        return transact(self._store, work)
+
+    def _jobs(self, leases: Sequence[LeaseRow], whole: LeaseRow) -> list[Job]:
+        """Return the jobs of leases of one event each that are, together, the events of a whole one."""
+        columns = whole.events or self._store.read_lease(whole)
+        claim = Claimed(whole.claimed_at, whole.claimed_by, whole.attempts, whole.replay, whole.earlier)
+        jobs = []
+        for event, lease in zip(Events(columns, whole.stream, claim), leases, strict=True):
+            self._held.add(event.event_id, Held(lease.id, lease.token, lease.claimed_by, event.offset, lease.high))
+            jobs.append(job_of(event, lease))
+        return jobs
 
     def _reap(self, streams: Sequence[str], *, now: bool = False) -> bool:
         """Take back expired jobs, once a second or `now`, so that they keep their place; whether any was."""
@@ -101,7 +125,14 @@ def _rank(row: Row) -> tuple[int, int]:
     return -name.priority, row.offset
 
 
-def job_of(event: Event, lease: Lease) -> Job:
+def _offsets(tx: Transaction, lease: LeaseRow) -> Sequence[int]:
+    if lease.offsets is not None:
+        return lease.offsets
+    rows = tx.rows("jobs.next", stream=lease.stream, after=lease.low, limit=lease.members + len(lease.holes))
+    return [int(row.offset) for row in rows if row.offset not in lease.holes]
+
+
+def job_of(event: Event, lease: LeaseRow) -> Job:
     """Return a job as its worker gets it."""
     name = name_of(event.stream)
     assert isinstance(name, JobName)
@@ -115,8 +146,8 @@ def job_of(event: Event, lease: Lease) -> Job:
         attempts=event.attempts,
         max_attempts=settings_of(event.metadata or {}).get("max_attempts"),
         worker=lease.claimed_by,
-        claimed_at=lease.row.claimed_at,
-        heartbeat_at=lease.row.claimed_at,
+        claimed_at=lease.claimed_at,
+        heartbeat_at=lease.claimed_at,
         available_at=event.available_at,
         created_at=event.created_at,
         error=event.last_error,

@@ -3,6 +3,125 @@
 -- When the holder of a lease last said that it is alive.
 alter table penstock.leases add column if not exists heartbeat_at timestamptz;
 
+-- A lease that a settle opened for one event of another lease, which goes on: the same attempt, kept.
+alter table penstock.leases add column if not exists kept_from bigint;
+alter table penstock.leases add column if not exists kept_at timestamptz;
+create index if not exists leases_kept on penstock.leases (kept_from) where kept_from is not null;
+
+create or replace function penstock.kept_for_good() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  raise exception 'penstock: what lease % was kept from cannot change', old.id using errcode = 'PS001';
+end $$;
+drop trigger if exists kept_for_good on penstock.leases;
+create trigger kept_for_good before update on penstock.leases for each row
+  when ((old.kept_from, old.kept_at) is distinct from (new.kept_from, new.kept_at))
+  execute function penstock.kept_for_good();
+alter table penstock.leases enable always trigger kept_for_good;
+
+-- Who holds a delivery, and when it ended, changes with its state only; but a row that goes on changes its lease.
+create or replace function penstock.unmoved() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  if new.state = 'CLAIMED' and (old.claimed_at, old.claimed_by) is not distinct from (new.claimed_at, new.claimed_by)
+     and exists (select 1 from penstock.leases k
+                  where k.id = new.lease and k.kept_from = old.lease and k.outcome is null
+                    and k.offsets = array[new."offset"]) then
+    return new;
+  end if;
+  raise exception 'penstock: who holds a delivery and when it ended change with its state only' using errcode = 'PS001';
+end $$;
+
+-- How often an event was claimed in all its lives; what was kept is the same attempt.
+create or replace function penstock.claims_of(a_group integer, an_offset bigint, a_bucket integer) returns integer
+language sql stable set search_path = pg_catalog, pg_temp as $$
+  select (select count(*)::int from penstock.leases l
+           where l.offsets is null and l.group_id + 0 = a_group and int8range(l.low, l.high, '(]') @> an_offset
+             and a_bucket * l.lanes / 256 = l.lane and an_offset <> all (l.holes) and l.kept_from is null)
+       + (select count(*)::int from penstock.attempt_log a
+           where a.group_id = a_group and a."offset" = an_offset and a.claimed_at is not null
+             and not exists (select 1 from penstock.leases l where l.id = a.lease and l.offsets is null))
+$$;
+
+-- One row per transition. Claims and successes of ranges follow from the leases; what has or had a row of its own has
+-- lines in the attempt log. First what the lines say …
+create or replace view penstock.history as
+select g.stream, g.group_name, e."offset", e.event_id, e.event_type, a.ended_at as at, a.outcome,
+       case when a.outcome = 'published' then 'PUBLISHED' when a.outcome in ('dead', 'killed') then 'DEAD' else 'PENDING' end as state,
+       a.attempt, a.failures, a.replays, coalesce(a.by, a.claimed_by) as by, a.claimed_by, a.claimed_at, a.ended_at,
+       a.lease, a.error, a.error_code, a.error_type, a.fingerprint, g.group_id, 2 as step, a.id as line
+  from penstock.events e
+  join penstock.groups g on g.stream = e.stream
+  join penstock.attempt_log a on a.group_id = g.group_id and a."offset" = e."offset"
+-- … and the claim that each of them ended, if one did …
+union all
+select g.stream, g.group_name, e."offset", e.event_id, e.event_type, coalesce(k.kept_at, a.claimed_at),
+       case when k.id is null then 'claimed' else 'kept' end, 'CLAIMED', a.attempt,
+       a.failures - case when a.outcome in ('failed', 'dead') then 1 else 0 end, a.replays, a.claimed_by, a.claimed_by,
+       a.claimed_at, null, a.lease, null, null, null, null, g.group_id, 1, a.id
+  from penstock.events e
+  join penstock.groups g on g.stream = e.stream
+  join penstock.attempt_log a on a.group_id = g.group_id and a."offset" = e."offset"
+  left join penstock.leases k on k.id = a.lease and k.kept_from is not null and k.offsets is null
+ where a.claimed_at is not null
+-- … or has not ended yet
+union all
+select d.stream, d.group_name, d."offset", d.event_id, d.event_type, d.claimed_at, 'claimed', 'CLAIMED', d.attempts,
+       d.failures, d.replays, d.claimed_by, d.claimed_by, d.claimed_at, null, d.lease, null, null, null, null, d.group_id,
+       1, null
+  from penstock.deliveries d where d.state = 'CLAIMED'
+-- claimed as part of a range, or kept as the rest of one
+union all
+select g.stream, g.group_name, e."offset", e.event_id, e.event_type,
+       coalesce(l.kept_at, l.claimed_at), case when l.kept_from is null then 'claimed' else 'kept' end, 'CLAIMED', l.attempts, 0,
+       l.replay, l.claimed_by, l.claimed_by, l.claimed_at, null, l.id, null, null, null, null, g.group_id, 1, null
+  from penstock.events e
+  join penstock.leases l on l.low < e."offset" and l.high >= e."offset" and int8range(l.low, l.high, '(]') @> e."offset"
+                        and l.offsets is null
+  join penstock.groups g on g.group_id = l.group_id and g.stream = e.stream
+  join penstock.bindings b on b.id = l.binding
+ where coalesce(e.bucket, mod(e."offset", 256)) * l.lanes / 256 = l.lane and e."offset" <> all (l.holes)
+   and (b.type_regex is null or e.event_type ~ b.type_regex)
+   and (b.headers is null or e.headers @> b.headers)
+   and not exists (select 1 from penstock.attempt_log a
+                    where a.group_id = l.group_id and a."offset" = e."offset" and a.lease = l.id)
+-- and what became of it there
+union all
+select g.stream, g.group_name, e."offset", e.event_id, e.event_type, l.ended_at,
+       case when l.outcome = 'settled' and l.upto >= e."offset" then 'published'
+            when l.outcome = 'expired' then 'expired' else 'released' end,
+       case when l.outcome = 'settled' and l.upto >= e."offset" then 'PUBLISHED' else 'PENDING' end, l.attempts, 0,
+       l.replay, l.claimed_by, l.claimed_by, l.claimed_at, l.ended_at, l.id,
+       case when l.outcome <> 'settled' or l.upto < e."offset" then l.last_error end,
+       case when l.outcome <> 'settled' or l.upto < e."offset" then l.error_code end,
+       case when l.outcome <> 'settled' or l.upto < e."offset" then l.error_type end,
+       case when l.outcome <> 'settled' or l.upto < e."offset" then l.fingerprint end, g.group_id, 2, null
+  from penstock.events e
+  join penstock.leases l on l.low < e."offset" and l.high >= e."offset" and int8range(l.low, l.high, '(]') @> e."offset"
+                        and l.offsets is null
+  join penstock.groups g on g.group_id = l.group_id and g.stream = e.stream
+  join penstock.bindings b on b.id = l.binding
+ where l.outcome is not null
+   and not exists (select 1 from penstock.leases k where k.kept_from = l.id and k.high = e."offset")
+   and coalesce(e.bucket, mod(e."offset", 256)) * l.lanes / 256 = l.lane and e."offset" <> all (l.holes)
+   and (b.type_regex is null or e.event_type ~ b.type_regex)
+   and (b.headers is null or e.headers @> b.headers)
+   and not exists (select 1 from penstock.attempt_log a
+                    where a.group_id = l.group_id and a."offset" = e."offset" and a.lease = l.id)
+-- what operators did to ranges
+union all
+select g.stream, g.group_name, e."offset", e.event_id, e.event_type, x.at, x.action, 'PENDING', 0, 0, x.replay, x.by, null,
+       null, x.at, null, null, null, null, null, g.group_id, 3, null
+  from penstock.events e
+  join penstock.groups g on g.stream = e.stream
+  join penstock.range_actions x on x.group_id = g.group_id and x.low < e."offset" and x.high >= e."offset"
+  join penstock.bindings b on b.id = x.binding
+ where coalesce(e.bucket, mod(e."offset", 256)) * x.lanes / 256 = x.lane
+   and (b.type_regex is null or e.event_type ~ b.type_regex)
+   and (b.headers is null or e.headers @> b.headers)
+   and not exists (select 1 from penstock.attempt_log a
+                    where a.group_id = x.group_id and a."offset" = e."offset" and a.range_action = x.replay);
+
 -- What a job says of itself: how far it is, and what it returned.
 create table if not exists penstock.job_notes (
   "offset"   bigint primary key,

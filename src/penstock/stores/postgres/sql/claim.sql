@@ -243,6 +243,7 @@ select {{row_of_event}}, 'PENDING', %(attempts)s, %(replays)s, %(last_error)s, %
 -- (`+ 0`). A lane lies within its parent's from before a doubling.
 select low, high, holes from penstock.leases
  where group_id + 0 = %(group_id)s and offsets is null and int8range(low, high, '(]') && int8range(%(low)s, %(high)s, '(]')
+   and kept_from is null
    and lane = %(lane)s * lanes / %(lanes)s;
 
 -- name: claim.rows_before
@@ -262,6 +263,36 @@ select id, %(group_id)s, %(lane)s, %(lanes)s, %(binding)s, (id << 20) | %(secret
        %(offsets)s::bigint[], %(fresh)s, %(total)s, %(open_before)s::bigint[], %(run)s
   from next
 returning id, token, {{wanted_of_run}};
+
+-- name: lease.open_each
+-- Leases of one event each, of one transaction: the last of them names all that are open.
+with wanted as materialized (
+  select n, nextval('penstock.leases_id_seq') as id, one
+    from jsonb_array_elements(%(rows)s::jsonb) with ordinality as w(one, n) order by n
+)
+insert into penstock.leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
+                             replay, members, low, high, holes, offsets, fresh, total, open_before, run, kept_from, kept_at)
+overriding system value
+select id, %(group_id)s, 0, 1, %(binding)s, (id << 20) | (one ->> 'secret')::bigint, %(claimed_by)s, %(claimed_at)s,
+       %(expires_at)s, %(attempts)s, %(replay)s, 1, (one ->> 'low')::bigint, (one ->> 'high')::bigint,
+       array(select jsonb_array_elements_text(one -> 'holes')::bigint),
+       case when one ? 'offsets' then array(select jsonb_array_elements_text(one -> 'offsets')::bigint) end, %(fresh)s,
+       (one ->> 'total')::bigint,
+       case when n < (select count(*) from wanted) then '{}'
+            else %(open_before)s::bigint[] || array(select x.id from wanted x where x.n < w.n order by x.n) end,
+       %(run)s, %(kept_from)s, %(kept_at)s
+  from wanted w order by n
+returning id, token, {{wanted_of_run}};
+
+-- name: lease.open_ids
+-- The open leases of a group.
+select id from penstock.open_lease where group_id = %(group_id)s;
+
+-- name: lease.move_rows
+-- Rows that go on in leases of their own.
+update penstock.deliveries d set lease = m.lease
+  from jsonb_to_recordset(%(rows)s::jsonb) as m("offset" bigint, lease bigint)
+ where d.group_id = %(group_id)s and d."offset" = m."offset" and d.state = 'CLAIMED' and d.lease = %(lease)s;
 
 -- name: lease.end_empty
 update penstock.leases set outcome = 'settled', upto = %(upto)s, answer = '{0,0,0,0}', ended_at = %(now)s,

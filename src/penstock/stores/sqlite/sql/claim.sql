@@ -229,7 +229,8 @@ select {{row_of_event}}, 'PENDING', :attempts, :replays, :last_error, :error_cod
 -- name: claim.ranges_before
 -- Ranges of earlier claims that overlap a returned one. A lane lies within its parent's from before a doubling.
 select low, high, holes from penstock_leases
- where group_id = :group_id and offsets is null and high > :low and low < :high and lane = :lane * lanes / :lanes;
+ where group_id = :group_id and offsets is null and kept_from is null and high > :low and low < :high
+   and lane = :lane * lanes / :lanes;
 
 -- name: claim.rows_before
 -- Claims of events of a range as rows, and by those who killed them.
@@ -245,6 +246,33 @@ select id, :group_id, :lane, :lanes, :binding, (id << 20) | :secret, :claimed_by
        :expires_at, :attempts, :replay, :members, :low, :high, :holes, :offsets, :fresh, :total, :open_before, :run
   from (select coalesce((select seq from sqlite_sequence where name = 'penstock_leases'), 0) + 1 as id) next
 returning id, token, {{wanted_of_run}};
+
+-- name: lease.open_each
+-- Leases of one event each, of one transaction: the last of them names all that are open.
+with first as (select coalesce((select seq from sqlite_sequence where name = 'penstock_leases'), 0) as id),
+     wanted as (select cast(j.key as integer) + 1 as n, j.value as one from json_each(:rows) j)
+insert into penstock_leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
+                             replay, members, low, high, holes, offsets, fresh, total, open_before, run, kept_from, kept_at)
+select f.id + w.n, :group_id, 0, 1, :binding, ((f.id + w.n) << 20) | (w.one ->> 'secret'), :claimed_by, :claimed_at,
+       :expires_at, :attempts, :replay, 1, w.one ->> 'low', w.one ->> 'high', coalesce(w.one -> 'holes', '[]'),
+       w.one -> 'offsets', :fresh, w.one ->> 'total',
+       case when w.n < json_array_length(:rows) then '[]'
+            else (select json_group_array(o) from (select value as o from json_each(:open_before)
+                   union all select f.id + x.n from wanted x where x.n < w.n)) end,
+       :run, :kept_from, :kept_at
+  from wanted w cross join first f order by w.n
+returning id, token, {{wanted_of_run}};
+
+-- name: lease.open_ids
+-- The open leases of a group.
+select id from penstock_leases where group_id = :group_id and outcome is null;
+
+-- name: lease.move_rows
+-- Rows that go on in leases of their own.
+update penstock_deliveries set lease = (select j.value ->> 'lease' from json_each(:rows) j
+                                         where j.value ->> 'offset' = penstock_deliveries."offset")
+ where group_id = :group_id and "offset" in (select j.value ->> 'offset' from json_each(:rows) j) and state = 'CLAIMED'
+   and lease = :lease;
 
 -- name: lease.end_empty
 update penstock_leases set outcome = 'settled', upto = :upto, answer = '[0,0,0,0]', ended_at = :now,

@@ -109,7 +109,7 @@ group_id, "offset", stream, group_name, event_id, event_type, ordering_key, buck
 -- include: claims_of
 -- How often an event was claimed in all its lives.
 (select count(*) from penstock_leases c
-         where c.group_id = :group_id and c.offsets is null and c.high >= e."offset" and c.low < e."offset"
+         where c.group_id = :group_id and c.offsets is null and c.kept_from is null and c.high >= e."offset" and c.low < e."offset"
            and {{in_lane(e., c.)}}
            and e."offset" not in (select value from json_each(c.holes)))
        + (select count(*) from penstock_attempt_log a

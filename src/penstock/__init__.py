@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         InvalidInput,
         InvalidJob,
         InvalidName,
+        InvalidSchedule,
         JobExists,
         KeepNeedsNoKeys,
         LeaseLost,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         UnknownGroup,
         UnknownJob,
         UnknownReader,
+        UnknownSchedule,
     )
     from penstock.log.keyed_state import WithTtl
     from penstock.log.lease import Lease
@@ -97,6 +99,7 @@ __all__ = [
     "InvalidInput",
     "InvalidJob",
     "InvalidName",
+    "InvalidSchedule",
     "Job",
     "JobExists",
     "KeepNeedsNoKeys",
@@ -135,6 +138,7 @@ __all__ = [
     "UnknownGroup",
     "UnknownJob",
     "UnknownReader",
+    "UnknownSchedule",
     "WithTtl",
     "event_id",
     "open",

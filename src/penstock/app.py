@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
 from penstock.core import limits
 from penstock.core.event import check_name
+from penstock.core.job import HEARTBEAT_SECONDS, LEASE_SECONDS, QUEUE
 from penstock.core.retry import Retry
+from penstock.declare.job import JobPolicy, JobType, ScheduledJob, job_type_of, scheduled_job_of
 from penstock.declare.locate import being_loaded, reference_of
 from penstock.declare.pipeline import Pipeline, Sink, check_local
 from penstock.declare.query import Query
 from penstock.declare.subscription import Function, Policy, Subscription, handler_of
 from penstock.engine.drain import Served
 from penstock.engine.outcome import Outcome, check_processes
-from penstock.errors import AppNotFound, InvalidInput, PolicyConflict, UnknownGroup
+from penstock.errors import AppNotFound, InvalidInput, PolicyConflict, UnknownGroup, UnknownJob
 from penstock.log.log import Log
 from penstock.log.open import open_log
 
 F = TypeVar("F", bound=Function)
+
+
+def _with_attempts(retry: Retry, attempts: int | None) -> Retry:
+    return retry if attempts is None else replace(retry, max_attempts=attempts)
 
 
 class App:
@@ -37,6 +44,8 @@ class App:
         self.subscriptions: list[Subscription] = []
         self.pipelines: list[Pipeline] = []
         self.queries: list[Query] = []
+        self.jobs: list[JobType] = []
+        self.schedules: list[ScheduledJob] = []
 
     def subscribe(
         self,
@@ -96,6 +105,69 @@ class App:
                 self.subscriptions.append(Subscription(stream, group, policy, [handler]))
             else:
                 known.join(policy, handler)
+            return function
+
+        return declare
+
+    def job(
+        self,
+        type: str,
+        *,
+        schema: Any = None,
+        queue: str = QUEUE,
+        max_attempts: int | None = None,
+        retry: Retry | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        timeout_seconds: float | None = None,
+        concurrency: int = 1,
+        memory_mb: int = limits.MEMORY_MB,
+        on_invalid: str = "dead",
+        on_error: str = "retry",
+    ) -> Callable[[F], F]:
+        """Do the jobs of a type with a function of the payload, or of the payload and a context.
+
+        With `schema`, a pydantic model, the function gets a model, and payloads that do not fit are refused when they
+        are submitted; one found later is DEAD (`on_invalid="complete"`: finished). What the function returns is the
+        job's result. `concurrency` jobs run at once, in a process of the type's own. With `on_error="expire"` a failure
+        is not reported: the job's lease runs out.
+        """
+        policy = JobPolicy(
+            retry=_with_attempts(retry or Retry(), max_attempts),
+            lease_seconds=lease_seconds,
+            heartbeat_seconds=heartbeat_seconds,
+            timeout_seconds=timeout_seconds,
+            concurrency=concurrency,
+            memory_mb=memory_mb,
+            on_invalid=on_invalid,
+            on_error=on_error,
+        )
+
+        def declare(function: F) -> F:
+            made = job_type_of(type, queue, function, schema, policy)
+            if any((one.type, one.queue) == (made.type, made.queue) for one in self.jobs):
+                raise PolicyConflict(f"The job type {type!r} of the queue {queue!r} is declared twice.")
+            self.jobs.append(made)
+            return function
+
+        return declare
+
+    def schedule(
+        self, cron: str, *, tz: str = "UTC", retry: Retry | None = None, timeout_seconds: float | None = None
+    ) -> Callable[[F], F]:
+        """Call a function by the clock, as a job of its own: with a context, or with nothing.
+
+        `cron` has five fields and means the time in `tz`. Missed runs are made up for by one, and a run waits until
+        the last one has ended. The app's name and the function's name are the name of the schedule and of the job type.
+        """
+        policy = JobPolicy(retry=retry or Retry(), timeout_seconds=timeout_seconds)
+
+        def declare(function: F) -> F:
+            made = scheduled_job_of(self.name, function, cron, tz, policy)
+            if any(one.type == made.job.type for one in self.jobs):
+                raise PolicyConflict(f"{made.name!r} is declared twice.")
+            self.schedules.append(made)
+            self.jobs.append(made.job)
             return function
 
         return declare
@@ -231,10 +303,46 @@ class App:
         declared: list[Served] = [*self.subscriptions, *self.pipelines, *self.queries]
         return {one.group for one in declared}
 
+    def chosen_jobs(self, types: Sequence[str] | None = None, concurrency: int | None = None) -> list[JobType]:
+        """Return job types (default: all), perhaps with another concurrency; `UnknownJob` if one is not declared."""
+        known = {one.type for one in self.jobs}
+        for one in types or ():
+            if one not in known:
+                names = ", ".join(sorted(known)) or "none"
+                raise UnknownJob(f"The app {self.name!r} has no job type {one!r}; it has {names}.")
+        found = [one for one in self.jobs if not types or one.type in types]
+        if concurrency is None:
+            return found
+        return [replace(one, policy=replace(one.policy, concurrency=concurrency)) for one in found]
+
+    def work(
+        self, *, types: Sequence[str] | None = None, concurrency: int | None = None, until_drained: bool = False
+    ) -> Outcome:
+        """Do the jobs of these types (default: all) until Ctrl-C or SIGTERM, or until nothing is left to do.
+
+        `concurrency` replaces what the types declare.
+        """
+        self._check_not_loading()
+        jobs = self.chosen_jobs(types, concurrency)
+        if not jobs:
+            raise InvalidInput(f"The app {self.name!r} declares no jobs.")
+        from penstock.engine.foreground import run_local
+
+        with self.open() as log:
+            return run_local(log, [], jobs, self._schedules_of(jobs), until_drained=until_drained, app=self.name)
+
+    def _schedules_of(self, jobs: Sequence[JobType]) -> list[ScheduledJob]:
+        types = {one.type for one in jobs}
+        return [one for one in self.schedules if one.job.type in types]
+
+    def _check_not_loading(self) -> None:
+        if being_loaded():  # handler and pool processes import the file, and would start runs of their own
+            raise AppNotFound('Importing the app called run(). Put the call under `if __name__ == "__main__":`.')
+
     def _check_groups(self, groups: Sequence[str] | None) -> None:
         known = self.groups
-        if not known:
-            raise InvalidInput(f"The app {self.name!r} declares no handlers, no pipelines and no queries.")
+        if not known and not self.jobs:
+            raise InvalidInput(f"The app {self.name!r} declares no handlers, no pipelines, no queries and no jobs.")
         for group in groups or ():
             if group not in known:
                 raise UnknownGroup(f"The app {self.name!r} has no group {group!r}; it has {', '.join(sorted(known))}.")
@@ -263,8 +371,7 @@ class App:
         It restores signal handlers and the thread switch interval. It does not undo `gc.freeze()`, which the local
         engine calls once, nor the environment variables (JAVA_HOME, the log's password) that Spark's processes inherit.
         """
-        if being_loaded():  # handler and pool processes import the file, and would start runs of their own
-            raise AppNotFound('Importing the app called run(). Put the call under `if __name__ == "__main__":`.')
+        self._check_not_loading()
         if engine not in ("spark", "local"):
             raise InvalidInput(f'engine is "spark" or "local", not {engine!r}.')
         if engine == "local" and (master is not None or spark is not None or conf or py_files or archives or files):
@@ -304,4 +411,6 @@ class App:
                 name=self.name,
             )
         with self.open() as log:
-            return run_local(log, subscriptions, until_drained=until_drained, app=self.name)
+            jobs = [] if groups else self.jobs
+            scheduled = self._schedules_of(jobs)
+            return run_local(log, subscriptions, jobs, scheduled, until_drained=until_drained, app=self.name)

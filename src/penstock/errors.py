@@ -253,6 +253,20 @@ class UnknownJob(PenstockError):
     hint = "List jobs with `penstock jobs`."
 
 
+class InvalidSchedule(InvalidInput):
+    """A schedule has a cron expression of five fields and a time zone, and runs at some time."""
+
+    code = "invalid_schedule"
+    hint = 'For example "0 3 * * *" (every day at 3:00) and "Europe/Berlin".'
+
+
+class UnknownSchedule(PenstockError):
+    """There is no schedule with this name."""
+
+    code = "unknown_schedule"
+    hint = "List schedules with `penstock schedule list`."
+
+
 class JobExists(PenstockError):
     """An unfinished job has the same unique key."""
 

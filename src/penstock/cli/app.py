@@ -22,6 +22,7 @@ FAMILIES = (
     "groups",
     "run",
     "runs",
+    "jobs",
     "operate",
     "readers",
     "doctor",

@@ -59,7 +59,7 @@ def append(
         _append_file(session, stream, source, event_type)
         return
     fields = {
-        "payload": _payload(payload, content_type),
+        "payload": read_payload(payload, content_type),
         "type": event_type,
         "ordering_key": key,
         "headers": parse_headers(header),
@@ -76,7 +76,8 @@ def append(
     session.answer(document, lambda: f"{stream}@{done.offset} {done.event_id}{known}")
 
 
-def _payload(given: str | None, content_type: str | None) -> Any:
+def read_payload(given: str | None, content_type: str | None = None) -> Any:
+    """The payload that an option names: JSON, a file, or standard input."""
     if given is None:
         raise MissingField("payload is missing: pass --payload, or --jsonl for many events.")
     raw: str | bytes = given

@@ -72,7 +72,7 @@ def run(
     with own_output(session), warnings_shown(session.json_lines):
         outcome = _run(session, app, groups, engine, spark, until_drained, processes)
     if session.as_json:
-        output.write_json(_document(outcome))
+        output.write_json(run_document(outcome))
     else:
         output.console().print(output.plain(outcome.line()), soft_wrap=True)
     if until_drained and outcome.paused:
@@ -125,7 +125,7 @@ def _run(
     app: App = load_object(reference, App)
     app.url = session.named_url or app.url  # and $PENSTOCK_URL where neither says anything, as everywhere
     served = _served(app, groups)
-    with _shown(session, app, served, engine):
+    with shown(session, app, served, engine):
         options = spark._asdict() if engine == "spark" else {}
         return app.run(engine, groups=groups, until_drained=until_drained, processes=processes, **options)
 
@@ -140,7 +140,7 @@ def _served(app: App, groups: Sequence[str] | None) -> list[Served]:
 
 
 @contextlib.contextmanager
-def _shown(session: Session, app: App, served: Sequence[Served], engine: str) -> Iterator[None]:
+def shown(session: Session, app: App, served: Sequence[Served], engine: str) -> Iterator[None]:
     """What is seen of the run on standard error: a live summary on a terminal, lines elsewhere, nothing if quiet."""
     if session.progress_wanted():
         from penstock.cli.run_display import Display
@@ -157,7 +157,7 @@ def _shown(session: Session, app: App, served: Sequence[Served], engine: str) ->
             yield
 
 
-def _document(outcome: Outcome) -> dict[str, Any]:
+def run_document(outcome: Outcome) -> dict[str, Any]:
     from penstock.engine.outcome import PoolOutcome
 
     document = {"seconds": round(outcome.seconds, 3), "groups": outcome.groups, "paused": outcome.paused}

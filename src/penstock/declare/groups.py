@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.core.group import Group
+from penstock.declare.job import JobType, ScheduledJob
 from penstock.declare.subscription import Subscription
 from penstock.log.log import Log
 
@@ -24,3 +25,17 @@ def declare(log: Log, subscription: Subscription, by: str) -> Group:
         lanes=policy.lanes,
         by=by,
     )
+
+
+def declare_job(log: Log, job: JobType, by: str) -> None:
+    """Store the schema and the policy of a job type."""
+    schema = None if job.schema is None else job.schema.model_json_schema()
+    policy = job.policy
+    log.declare_job(
+        job.type, queue=job.queue, schema=schema, retry=policy.retry, lease_seconds=policy.lease_seconds, by=by
+    )
+
+
+def declare_schedule(log: Log, one: ScheduledJob) -> None:
+    """Store a schedule."""
+    log.schedule(one.name, one.cron, type=one.job.type, queue=one.job.queue, tz=one.tz)

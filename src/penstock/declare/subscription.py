@@ -39,18 +39,18 @@ class Policy:
     batch: int | None = None  # events per call, as a list; None: a single event
 
     def __post_init__(self) -> None:
-        _positive("lease_seconds", self.lease_seconds, limits.LEASE_SECONDS_MOST)
-        _positive("timeout_seconds", self.timeout_seconds, limits.LEASE_SECONDS_MOST)
-        _positive("batch_seconds", self.batch_seconds, limits.LEASE_SECONDS_MOST)
-        _whole("batch_size", self.batch_size, limits.BATCH)
-        _whole("concurrency", self.concurrency, limits.CONCURRENCY)
-        _whole("memory_mb", self.memory_mb, 2**31)
+        positive("lease_seconds", self.lease_seconds, limits.LEASE_SECONDS_MOST)
+        positive("timeout_seconds", self.timeout_seconds, limits.LEASE_SECONDS_MOST)
+        positive("batch_seconds", self.batch_seconds, limits.LEASE_SECONDS_MOST)
+        check_whole("batch_size", self.batch_size, limits.BATCH)
+        check_whole("concurrency", self.concurrency, limits.CONCURRENCY)
+        check_whole("memory_mb", self.memory_mb, 2**31)
         if self.batch is not None:
-            _whole("batch", self.batch, self.batch_size)
-        _one_of("isolation", self.isolation, ("process", "inline"))
-        _one_of("ordering", self.ordering, (None, "key"))
-        _one_of("on_dead", self.on_dead, ("continue", "halt"))
-        _one_of("keyed", self.keyed, (None, True, False))
+            check_whole("batch", self.batch, self.batch_size)
+        one_of("isolation", self.isolation, ("process", "inline"))
+        one_of("ordering", self.ordering, (None, "key"))
+        one_of("on_dead", self.on_dead, ("continue", "halt"))
+        one_of("keyed", self.keyed, (None, True, False))
         if not isinstance(self.retry, Retry):
             raise InvalidInput(f"retry takes a penstock.Retry, not {self.retry!r}.")
         check_lanes(self.lanes)
@@ -158,16 +158,19 @@ class Subscription:
         )
 
 
-def _positive(what: str, value: Any, most: float) -> None:
+def positive(what: str, value: Any, most: float) -> None:
+    """Check a positive number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
         raise InvalidInput(f"{what} must be a positive number of at most {most:,g}, not {value!r}.")
 
 
-def _whole(what: str, value: Any, most: int) -> None:
+def check_whole(what: str, value: Any, most: int) -> None:
+    """Check a whole number from 1."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise InvalidInput(f"{what} must be a whole number between 1 and {most:,}, not {value!r}.")
 
 
-def _one_of(what: str, value: Any, known: Sequence[Any]) -> None:
+def one_of(what: str, value: Any, known: Sequence[Any]) -> None:
+    """Check one of a few known values."""
     if not any(value is one or (isinstance(value, str) and value == one) for one in known):
         raise InvalidInput(f"{what} is one of {', '.join(map(repr, known))}, not {value!r}.")

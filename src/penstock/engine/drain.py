@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from penstock.core.job import PREFIX
 from penstock.errors import AWAY
 from penstock.log.log import Log
 
@@ -40,6 +41,8 @@ class Drained:
 
     def _finished(self, one: Served) -> bool:
         group = next((group for group in self._log.groups(one.stream) if group.group_name == one.group), None)
+        if group is None and one.stream.startswith(PREFIX):  # nobody has claimed from it
+            return not self._log.read(one.stream, limit=1)
         if group is None or group.paused:
             why = GONE if group is None else group.pause_reason
             self.paused[one.name] = why or "paused by an operator"

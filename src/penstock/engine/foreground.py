@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.core.observe import RunProgressed, RunStopping, everyone
+from penstock.declare.job import JobType, ScheduledJob
 from penstock.declare.subscription import Subscription
 from penstock.engine.local.engine import LocalEngine
 from penstock.engine.maintenance import Engine
@@ -23,14 +24,16 @@ _TICK = 0.2
 def run_local(
     log: Log,
     subscriptions: Sequence[Subscription],
+    jobs: Sequence[JobType] = (),
+    schedules: Sequence[ScheduledJob] = (),
     *,
     until_drained: bool = False,
     app: str | None = None,
 ) -> Outcome:
     """Run a local engine until a signal or an operator stops it, or until drained."""
     orders = Orders()
-    with running(log, "local", [one.name for one in subscriptions], app, orders.obey) as run:
-        engine = LocalEngine(log, subscriptions, until_drained=until_drained, run=run)
+    with running(log, "local", [one.name for one in (*subscriptions, *jobs)], app, orders.obey) as run:
+        engine = LocalEngine(log, subscriptions, jobs, schedules, until_drained=until_drained, run=run)
         return run_engine(engine, orders)
 
 

@@ -83,6 +83,13 @@ class LookOut:
 
     def wait(self, waiter: Waiter, idle: Idle, stopping: threading.Event) -> None:
         """Return when a claim may find something, or when stopping."""
+        self.watch_for(waiter, idle)
+        if not stopping.is_set() and not self._closing:
+            waiter.woken.wait()
+        self.forget(waiter)
+
+    def watch_for(self, waiter: Waiter, idle: Idle) -> None:
+        """Wake a waiter when a claim may find something; once."""
         patience = max(IDLE_CLAIM_SECONDS, len(self._waiting) / IDLE_CLAIMS_PER_SECOND)
         waiter.due = time.monotonic() + min(patience, math.inf if idle.seconds is None else idle.seconds)
         waiter.next_look = time.monotonic()  # something may have happened since the claim
@@ -91,8 +98,9 @@ class LookOut:
         with self._lock:
             self._waiting.add(waiter)
         self._interrupt()
-        if not stopping.is_set() and not self._closing:
-            waiter.woken.wait()
+
+    def forget(self, waiter: Waiter) -> None:
+        """Wake a waiter no more."""
         waiter.woken.clear()
         with self._lock:
             self._waiting.discard(waiter)

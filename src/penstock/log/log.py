@@ -12,13 +12,14 @@ from penstock.core.batch import Event
 from penstock.core.columns import RowColumns
 from penstock.core.event import Appended, AppendedMany, EventFields
 from penstock.core.group import Group, Position, check_settings
-from penstock.core.job import QUEUE, Job, check_job_name
+from penstock.core.job import LEASE_SECONDS, QUEUE, Job, check_job_name
 from penstock.core.lease import Idle, LeaseRow, Settled, Settlement
 from penstock.core.retry import Retry
 from penstock.log import (
     append,
     bindings,
     change_group,
+    checks,
     create_group,
     deliveries,
     doctor,
@@ -43,10 +44,11 @@ from penstock.log import (
 from penstock.log.bookkeeping import Bookkeeping
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
-from penstock.log.jobs import cancel, finish, submit
+from penstock.log.jobs import cancel, finish, schedules, submit, types
 from penstock.log.jobs import look as jobs
 from penstock.log.jobs.claim import JobClaims
 from penstock.log.jobs.held import HeldJobs
+from penstock.log.jobs.schedules import Schedule
 from penstock.log.jobs.submit import Submitted
 from penstock.log.lease import Lease
 from penstock.log.readers import Reader
@@ -67,7 +69,7 @@ class Log:
         self._bookkeeping = Bookkeeping(store)
         self._claims = Claims(store, self._bookkeeping)
         self._held_jobs = HeldJobs()
-        self._job_claims = JobClaims(store, self._claims, self._held_jobs)
+        self.job_claims = JobClaims(store, self._claims, self._held_jobs)
 
     def __enter__(self) -> Self:
         return self
@@ -486,6 +488,28 @@ class Log:
             return submit.submit_many(self.store, type, defaults)  # type: ignore[arg-type]  # checked there
         return submit.submit_many(self.store, jobs, {**defaults, "type": type})
 
+    def declare_job(
+        self,
+        type: str,
+        *,
+        queue: str = QUEUE,
+        schema: Mapping[str, Any] | None = None,
+        retry: Retry | None = None,
+        lease_seconds: float = LEASE_SECONDS,
+        by: str | None = None,
+    ) -> None:
+        """Declare a job type: from now on its payloads must match this JSON Schema, and its jobs have this policy."""
+        name = check_job_name(type, queue, 0)
+        types.declare(
+            self.store,
+            name.queue,
+            name.type,
+            schema=schema,
+            retry=retry or Retry(),
+            lease_seconds=lease_seconds,
+            by=checks.author(by),
+        )
+
     def claim_job(
         self,
         worker: str,
@@ -497,7 +521,7 @@ class Log:
 
         Its `token` proves that `worker` holds it; it grows with every claim.
         """
-        return next(iter(self._job_claims.claim(worker, types, queue, lease_seconds, 1)), None)
+        return next(iter(self.job_claims.claim(worker, types, queue, lease_seconds, 1)), None)
 
     def claim_jobs(
         self,
@@ -509,7 +533,7 @@ class Log:
         limit: int = 1,
     ) -> list[Job]:
         """Claim up to `limit` jobs at once, each with a token of its own."""
-        return self._job_claims.claim(worker, types, queue, lease_seconds, limit)
+        return self.job_claims.claim(worker, types, queue, lease_seconds, limit)
 
     def heartbeat(
         self,
@@ -559,6 +583,52 @@ class Log:
     def wait_for_job(self, id: Any, timeout: float | None = None) -> Job:
         """Return a job when it is finished, or as it is after `timeout` seconds."""
         return jobs.wait(self.store, id, timeout)
+
+    # --- schedules -----------------------------------------------------------------------------------------------
+
+    def schedule(
+        self,
+        name: str,
+        cron: str,
+        *,
+        type: str,
+        payload: Any = None,
+        tz: str = "UTC",
+        queue: str = QUEUE,
+        priority: int = 0,
+        max_attempts: int | None = None,
+    ) -> Schedule:
+        """Submit a job by the clock, as `cron` says in the time zone `tz`; the same name again changes it.
+
+        Runs that were missed are made up for by one. A run waits until the job of the last one is finished.
+        """
+        given = {} if payload is None else payload
+        job = check_job_name(type, queue, priority)
+        return schedules.put(self.store, name, cron, job, given, max_attempts, tz)
+
+    def schedules(self) -> list[Schedule]:
+        """Return all schedules."""
+        return schedules.listed(self.store)
+
+    def suspend_schedule(self, name: str, *, by: str | None = None) -> Schedule:
+        """Submit no runs until `resume_schedule`."""
+        return schedules.suspend(self.store, name, True, by)
+
+    def resume_schedule(self, name: str, *, by: str | None = None) -> Schedule:
+        """Go on; what was missed while it was suspended is not made up for."""
+        return schedules.suspend(self.store, name, False, by)
+
+    def run_schedule(self, name: str, *, by: str | None = None) -> Job:
+        """Submit a run now; the next ones come as planned."""
+        return self.job(schedules.run_now(self.store, name, by))
+
+    def delete_schedule(self, name: str, *, by: str | None = None) -> None:
+        """Delete a schedule; jobs that were submitted stay."""
+        schedules.delete(self.store, name, by)
+
+    def tick_schedules(self) -> list[Any]:
+        """Submit the runs that are due; engines do this every second. Returns the ids of their jobs."""
+        return [*schedules.tick(self.store)]
 
     # --- streaming readers ---------------------------------------------------------------------------------------
 

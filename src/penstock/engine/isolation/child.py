@@ -56,7 +56,7 @@ class Chunk:
 
 def main(connection_fd: int, marks_fd: int, parent: int) -> None:
     """Serve one engine until it closes the connection or dies."""
-    _belong_to(parent)
+    belong_to(parent)
     with socket.socket(fileno=connection_fd) as connection:
         first = wire.receive(connection)
         if first is None:
@@ -89,7 +89,7 @@ def _serve(connection: socket.socket, runner: Runner, marks: Marks) -> None:
         wire.send(connection, runner.run(Part(events, chunk.base, marks, state, held, token)))
 
 
-def _belong_to(parent: int) -> None:
+def belong_to(parent: int) -> None:
     """Die with the engine, and ignore the signals meant for it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

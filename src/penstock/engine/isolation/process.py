@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.declare.portable import PortableSubscription
-from penstock.engine.handlers.runner import Report
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.child import Ready
 from penstock.engine.isolation.marks import Marks
@@ -49,7 +47,9 @@ class Died:
 class HandlerProcess:
     """One child process. Use it from one thread only: the child dies with the thread that started it."""
 
-    def __init__(self, hello: PortableSubscription, marks: Marks) -> None:
+    entry = "penstock.engine.isolation.child"  # the module whose `main` it runs
+
+    def __init__(self, hello: Any, marks: Marks) -> None:
         assert marks.descriptor is not None
         ours, theirs = socket.socketpair()
         with theirs:
@@ -58,7 +58,7 @@ class HandlerProcess:
                     sys.executable,
                     "-P",  # do not import from the working directory
                     "-c",
-                    f"import sys; sys.path.insert(0, {_ROOT!r}); from penstock.engine.isolation.child import main; "
+                    f"import sys; sys.path.insert(0, {_ROOT!r}); from {self.entry} import main; "
                     f"main({theirs.fileno()}, {marks.descriptor}, {os.getpid()})",
                 ],
                 pass_fds=(theirs.fileno(), marks.descriptor),
@@ -98,8 +98,12 @@ class HandlerProcess:
         """Queue a message; `pump` writes it."""
         self._outgoing.extend(wire.frame(header, body))
 
-    def pump(self, seconds: float) -> Ready | Report | Died | None:
-        """Send and receive until a message arrives, the process ends, or the time is up."""
+    def fileno(self) -> int:
+        """The socket to wait on."""
+        return self._socket.fileno()
+
+    def pump(self, seconds: float) -> Any:
+        """Send and receive until a message arrives, the process ends (`Died`), or the time is up (None)."""
         until = time.monotonic() + seconds
         while not self._incoming:
             left = max(0.0, until - time.monotonic())
@@ -117,8 +121,17 @@ class HandlerProcess:
                 return self.kill()
             if not ready and not left:
                 return None
-        found: Ready | Report = self._incoming.popleft()
-        return found
+        return self._incoming.popleft()
+
+    @property
+    def sending(self) -> bool:
+        """Whether a message has not been written yet."""
+        return bool(self._outgoing)
+
+    def flush(self) -> None:
+        """Write as much as the socket takes now."""
+        with suppress(OSError):  # closed: `pump` finds out
+            self._write()
 
     def _write(self) -> None:
         while self._outgoing:

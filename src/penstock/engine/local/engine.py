@@ -5,22 +5,27 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 
 from penstock.core.observe import Observers, everyone
-from penstock.declare.groups import declare
+from penstock.declare.groups import declare, declare_job, declare_schedule
+from penstock.declare.job import JobType, ScheduledJob
 from penstock.declare.subscription import Subscription
 from penstock.engine.counters import Counters
 from penstock.engine.failure_log import FailureLog
 from penstock.engine.heartbeat import Heartbeat
+from penstock.engine.jobs.worker import JobWorker
 from penstock.engine.lookout import LookOut
 from penstock.engine.maintenance import Engine
-from penstock.engine.outage import patiently
+from penstock.engine.outage import patiently, try_once
 from penstock.engine.thread_switch import quick_turns
 from penstock.engine.worker import Worker
 from penstock.log.log import Log
+
+_SCHEDULES_SECONDS = 1.0
 
 
 class LocalEngine(Engine):
@@ -33,17 +38,22 @@ class LocalEngine(Engine):
     def __init__(
         self,
         log: Log,
-        subscriptions: Sequence[Subscription],
+        subscriptions: Sequence[Subscription] = (),
+        jobs: Sequence[JobType] = (),
+        schedules: Sequence[ScheduledJob] = (),
         *,
         until_drained: bool = False,
         name: str | None = None,
         run: int | None = None,
     ) -> None:
-        super().__init__(log, subscriptions, until_drained=until_drained)
+        served = [*subscriptions, *(one for job in jobs for one in job.served)]
+        super().__init__(log, served, until_drained=until_drained)
         self._name = name or f"{socket.gethostname()}/{os.getpid()}"
         self._heartbeat = Heartbeat()
         self._turns = ExitStack()
-        self.counters = {one.name: Counters() for one in subscriptions}
+        self._next_tick = 0.0
+        self._schedules = schedules
+        self.counters = {one.name: Counters() for one in (*subscriptions, *jobs)}
         self.lookout = LookOut(log)
         self._workers = [
             Worker(
@@ -57,11 +67,26 @@ class LocalEngine(Engine):
             )
             for one in subscriptions
         ]
+        self._job_workers = [
+            JobWorker(
+                log,
+                one,
+                self._name,
+                Observers(self.counters[one.name], FailureLog(), parent=everyone),
+                self.lookout,
+                run_id=run,
+            )
+            for one in jobs
+        ]
 
     def start(self) -> None:
         for worker in self._workers:
             wanted = partial(declare, self._log, worker.subscription, self._name)
             patiently(wanted, worker.subscription.name, worker.observers, self._stopping)
+        for one in self._schedules:
+            patiently(partial(declare_schedule, self._log, one), one.name, everyone, self._stopping)
+        for job in self._job_workers:
+            patiently(partial(declare_job, self._log, job.job, self._name), job.job.name, job.observers, self._stopping)
         self._log.store.warm()
         _spare_the_collector()
         self._heartbeat.start()
@@ -69,15 +94,17 @@ class LocalEngine(Engine):
         self._turns.enter_context(quick_turns())
         for worker in self._workers:
             self._thread(worker.run, f"penstock-{worker.subscription.name}")
+        for job in self._job_workers:
+            self._thread(job.run, f"penstock-{job.job.name}")
         self._maintain()
 
     def stop(self) -> None:
         self._stopping.set()
-        for worker in self._workers:
+        for worker in (*self._workers, *self._job_workers):
             worker.stop()
 
     def quiet(self, quiet: bool) -> None:
-        for worker in self._workers:
+        for worker in (*self._workers, *self._job_workers):
             worker.quiet(quiet)
 
     def snapshot(self) -> dict[str, dict[str, int]]:
@@ -86,7 +113,13 @@ class LocalEngine(Engine):
     @property
     def idle(self) -> bool:
         """Whether the last claim of every group found nothing."""
-        return all(worker.idle is not None for worker in self._workers)
+        return all(worker.idle is not None for worker in (*self._workers, *self._job_workers))
+
+    def _tick(self) -> None:
+        """Submit the runs of schedules, once a second, where jobs are done."""
+        if self._job_workers and time.monotonic() >= self._next_tick:
+            self._next_tick = time.monotonic() + _SCHEDULES_SECONDS
+            try_once(self._log.tick_schedules, "schedules")
 
     def _may_be_drained(self) -> bool:
         return self.idle

@@ -7,16 +7,18 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from penstock.core.batch import Claimed, Event, Events
+from penstock.core.columns import unpack
 from penstock.core.delivery import State
 from penstock.core.event import check_name
 from penstock.core.job import GROUP, PRIORITIES, Job, JobName, check_job_name, check_queue, name_of, settings_of
-from penstock.core.lease import LeaseRow, Passed, Settlement
+from penstock.core.lease import Idle, LeaseRow, Passed, Settlement
 from penstock.errors import InvalidInput
 from penstock.log import checks, reap
 from penstock.log.claim import Claims, claim_in
 from penstock.log.jobs import look
 from penstock.log.jobs.held import Held, HeldJobs
 from penstock.log.jobs.types import ensure_group
+from penstock.log.lease import Lease
 from penstock.log.settle import settle_in
 from penstock.log.transact import look as looking
 from penstock.log.transact import transact
@@ -66,12 +68,56 @@ class JobClaims:
 
     def due(self, streams: Sequence[str]) -> list[Row]:
         """Return those of the streams that have a job to claim, in the order in which they are to be claimed from."""
-        rows = looking(self._store, lambda tx: tx.rows("jobs.due", streams=list(streams), now=tx.now()))
-        return sorted((row for row in rows if row.offset is not None and not row.paused), key=_rank)
+        return looking(self._store, lambda tx: _ranked(tx.rows("jobs.due", streams=list(streams), now=tx.now())))
 
-    def _take(self, row: Row, worker: str, lease_seconds: float | None, limit: int, run: int | None) -> list[Job]:
+    # --- for engines ---------------------------------------------------------------------------------------------
+
+    def lease(self, streams: Sequence[str], limit: int, worker: str, run: int | None) -> list[Lease] | Idle:
+        """Claim up to `limit` jobs of one stream, the most urgent, as one lease."""
+        rows, idle = self._look(streams)
+        for row in rows:
+            self._ensure(row)
+            found = self._claims.claim(row.stream, GROUP, limit, limit, worker, None, run)
+            if isinstance(found, LeaseRow):
+                return [Lease(self._store, found, found.events or self._store.read_lease(found))]
+        return idle
+
+    def leases(self, streams: Sequence[str], limit: int, worker: str, run: int | None) -> list[Lease] | Idle:
+        """Claim up to `limit` jobs of one stream, the most urgent, each as a lease of its own."""
+        rows, idle = self._look(streams)
+        for row in rows:
+            self._ensure(row)
+            whole, each = self._claim_each(row.stream, worker, None, limit, run)
+            if whole is not None:
+                columns = whole.events or self._store.read_lease(whole)
+                parts = [unpack(*columns.pack(place, place + 1)) for place in range(len(each))]
+                return [Lease(self._store, one, part) for one, part in zip(each, parts, strict=True)]
+        return idle
+
+    def _look(self, streams: Sequence[str]) -> tuple[list[Row], Idle]:
+        """Return the streams with a job to claim, and what to say if none of them can be claimed from.
+
+        It says how far the log was before the look: whatever commits during the look then lies beyond.
+        """
+        horizon = looking(self._store, lambda tx: tx.horizon())
+
+        def work(tx: Transaction) -> tuple[list[Row], Idle]:
+            now = tx.now()
+            rows = tx.rows("jobs.due", streams=list(streams), now=now)
+            later = min((row.later_at for row in rows if row.later_at is not None), default=None)
+            seconds = None if later is None else max(0.0, (later - now).total_seconds())
+            return _ranked(rows), Idle(later, horizon=horizon, end=horizon, seconds=seconds)
+
+        return looking(self._store, work)
+
+    def _ensure(self, row: Row) -> None:
         if not row.has_group:
             transact(self._store, lambda tx: ensure_group(tx, row.stream))
+
+    # --- one by one ----------------------------------------------------------------------------------------------
+
+    def _take(self, row: Row, worker: str, lease_seconds: float | None, limit: int, run: int | None) -> list[Job]:
+        self._ensure(row)
         if limit == 1:
             lease = self._claims.claim(row.stream, GROUP, 1, 1, worker, lease_seconds, run)
             return self._jobs([lease], lease) if isinstance(lease, LeaseRow) else []
@@ -117,6 +163,10 @@ class JobClaims:
             return False
         self._reaped = at
         return reap.reap(self._store, named=[(stream, GROUP) for stream in streams]) > 0
+
+
+def _ranked(rows: Sequence[Row]) -> list[Row]:
+    return sorted((row for row in rows if row.offset is not None and not row.paused), key=_rank)
 
 
 def _rank(row: Row) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from penstock.core import codec
 from penstock.core.event import NewEvent
 from penstock.core.job import (
     QUEUE,
@@ -20,6 +21,7 @@ from penstock.core.job import (
 from penstock.errors import CommitUnknown, InvalidInput, JobExists, MissingField
 from penstock.log import append, checks, new_events, outbox
 from penstock.log.jobs import cancel
+from penstock.log.jobs.types import check_payloads, has_schema
 from penstock.log.transact import transact
 from penstock.stores.base import Store, Transaction
 
@@ -61,6 +63,7 @@ def check_unique(unique: Any, seconds: Any, on_conflict: Any) -> Unique | None:
 def submit(store: Store, name: JobName, fields: Mapping[str, Any], unique: Unique | None, connection: Any) -> Job:
     """Store a job. If an unfinished job has its unique key, return that one, replace it, or raise `JobExists`."""
     event, chosen = new_job(name, fields)
+    check_payloads(store, name, [event.payload])
     if unique is None:
         stored = append.append_event(store, event, chosen, connection)
         return job_of(event, duplicate=stored.duplicate)
@@ -125,6 +128,8 @@ def submit_many(store: Store, jobs: Iterable[Mapping[str, Any]], defaults: Mappi
         except InvalidInput as error:
             raise type(error)(f"Job {position}: {error.message}") from error
         by_stream.setdefault(name.stream, []).append((position, fields))
+    for stream, items in by_stream.items():
+        _check_all(store, stream, [fields["payload"] for _, fields in items])
     if len(by_stream) == 1:
         ((stream, items),) = by_stream.items()
         listed = [fields for _, fields in items]
@@ -143,6 +148,13 @@ def submit_many(store: Store, jobs: Iterable[Mapping[str, Any]], defaults: Mappi
     ordered = [event for _, event in sorted(placed, key=lambda one: one[0])]
     stored = append.append_ready(store, ordered, ours)
     return Submitted(stored.event_ids, stored.duplicates)
+
+
+def _check_all(store: Store, stream: str, payloads: list[Any]) -> None:
+    name = name_of(stream)
+    assert name is not None
+    if has_schema(store, name):
+        check_payloads(store, name, [codec.encode_payload(one, None)[0] for one in payloads])
 
 
 def _item(job: Any, defaults: Mapping[str, Any]) -> tuple[JobName, dict[str, Any]]:

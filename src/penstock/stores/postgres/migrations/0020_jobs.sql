@@ -122,6 +122,39 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, x.at, x.act
    and not exists (select 1 from penstock.attempt_log a
                     where a.group_id = x.group_id and a."offset" = e."offset" and a.range_action = x.replay);
 
+-- What an app has declared of a job type: the schema of its payloads, and the policy of its groups.
+create table if not exists penstock.job_types (
+  queue           text not null,
+  job_type        text not null,
+  schema          text,
+  lease_seconds   double precision not null,
+  max_attempts    integer not null,
+  base_seconds    double precision not null,
+  factor          double precision not null,
+  cap_seconds     double precision not null,
+  jitter          double precision not null,
+  max_age_seconds double precision,
+  declared_at     timestamptz not null,
+  primary key (queue, job_type)
+);
+
+-- Jobs that are submitted again and again; `next_at` is when the next run is due.
+create table if not exists penstock.schedules (
+  name         text primary key,
+  cron         text not null,
+  tz           text not null,
+  job_type     text not null,
+  queue        text not null,
+  priority     integer not null,
+  payload      text not null,
+  max_attempts integer,
+  suspended    boolean not null default false,
+  created_at   timestamptz not null,
+  next_at      timestamptz not null,
+  last_at      timestamptz,
+  last_job     uuid
+);
+
 -- What a job says of itself: how far it is, and what it returned.
 create table if not exists penstock.job_notes (
   "offset"   bigint primary key,
@@ -187,7 +220,9 @@ create function penstock.rights() returns table (kind text, rights text, things 
 language sql stable set search_path = pg_catalog, pg_temp as $$
   select r.kind, r.rights, r.things from penstock.rights_until_0019() r
   union all
-  values ('worker', 'insert, update, delete', 'penstock.job_notes, penstock.job_cancels'),
+  values ('worker', 'insert, update, delete', 'penstock.job_notes, penstock.job_cancels, penstock.job_types, '
+                                           'penstock.schedules'),
+         ('producer', 'select', 'penstock.job_types'),
          ('producer', 'execute',
           'function penstock.take_unique(text, text, text, uuid, double precision, timestamptz, boolean)')
 $$;

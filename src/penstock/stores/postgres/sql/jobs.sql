@@ -76,3 +76,47 @@ update penstock.deliveries set reason = %(reason)s, error_code = %(reason)s wher
 select holder from penstock.take_unique(
          cast(:queue as text), cast(:job_type as text), cast(:unique_key as text), cast(:event_id as uuid),
          cast(:seconds as double precision), cast(:now_at as timestamptz), cast(:always as boolean)) as holder;
+
+-- name: jobs.beat
+-- Extend leases; says of each that is still held whether it was extended. One whose holder settles just now is left alone.
+with named as (
+  select * from unnest(%(ids)s::bigint[], %(tokens)s::bigint[]) as n(id, token)
+), mine as materialized (
+  select l.id from penstock.leases l join named n on n.id = l.id and n.token = l.token
+   where l.outcome is null and l.expires_at > %(now)s order by l.id for update of l skip locked
+), extended as (
+  update penstock.leases l set expires_at = %(expires_at)s, heartbeat_at = %(now)s from mine m where l.id = m.id
+  returning l.id, {{wanted_of_run}}
+)
+select l.id, x.id is not null as extended, x.wanted
+  from named n join penstock.leases l on l.id = n.id and l.token = n.token left join extended x on x.id = l.id
+ where l.outcome is null and l.expires_at > %(now)s;
+
+-- name: jobs.to_cancel
+-- Jobs in these leases that are to be cancelled.
+select l.id, c."offset" from penstock.leases l
+ cross join lateral (select "offset" from penstock.job_cancels
+                      where l.offsets is null and "offset" > l.low and "offset" <= l.high
+                      union all
+                     select "offset" from penstock.job_cancels where "offset" = any(l.offsets)) c
+ where l.id = any(%(ids)s::bigint[]);
+
+-- name: jobs.declare
+-- What an app says of a type; no row if it was known like that.
+insert into penstock.job_types as t (queue, job_type, schema, lease_seconds, max_attempts, base_seconds, factor, cap_seconds, jitter, max_age_seconds, declared_at)
+values (%(queue)s, %(job_type)s, %(schema)s, %(lease_seconds)s, %(max_attempts)s, %(base_seconds)s, %(factor)s, %(cap_seconds)s, %(jitter)s, %(max_age_seconds)s, %(now)s)
+on conflict (queue, job_type) do update
+   set schema = excluded.schema, lease_seconds = excluded.lease_seconds, max_attempts = excluded.max_attempts, base_seconds = excluded.base_seconds, factor = excluded.factor, cap_seconds = excluded.cap_seconds, jitter = excluded.jitter, max_age_seconds = excluded.max_age_seconds,
+       declared_at = excluded.declared_at
+ where t.schema is distinct from excluded.schema
+    or t.lease_seconds is distinct from excluded.lease_seconds
+    or t.max_attempts is distinct from excluded.max_attempts
+    or t.base_seconds is distinct from excluded.base_seconds
+    or t.factor is distinct from excluded.factor
+    or t.cap_seconds is distinct from excluded.cap_seconds
+    or t.jitter is distinct from excluded.jitter
+    or t.max_age_seconds is distinct from excluded.max_age_seconds
+returning queue;
+
+-- name: jobs.type
+select * from penstock.job_types where queue = %(queue)s and job_type = %(job_type)s;

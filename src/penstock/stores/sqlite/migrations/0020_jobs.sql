@@ -347,6 +347,39 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, x.at, x.act
    and not exists (select 1 from penstock_attempt_log a
                     where a.group_id = g.group_id and a."offset" = e."offset" and a.range_action = x.replay);
 
+-- What an app has declared of a job type: the schema of its payloads, and the policy of its groups.
+create table if not exists penstock_job_types (
+  queue           text not null,
+  job_type        text not null,
+  schema          text,
+  lease_seconds   real not null,
+  max_attempts    integer not null,
+  base_seconds    real not null,
+  factor          real not null,
+  cap_seconds     real not null,
+  jitter          real not null,
+  max_age_seconds real,
+  declared_at     integer not null,
+  primary key (queue, job_type)
+) without rowid;
+
+-- Jobs that are submitted again and again; `next_at` is when the next run is due.
+create table if not exists penstock_schedules (
+  name         text primary key,
+  cron         text not null,
+  tz           text not null,
+  job_type     text not null,
+  queue        text not null,
+  priority     integer not null,
+  payload      text not null,
+  max_attempts integer,
+  suspended    integer not null default 0,
+  created_at   integer not null,
+  next_at      integer not null,
+  last_at      integer,
+  last_job     text
+);
+
 -- What a job says of itself: how far it is, and what it returned.
 create table if not exists penstock_job_notes (
   "offset"   integer primary key,

@@ -78,3 +78,41 @@ on conflict (queue, job_type, unique_key) do update
    set event_id = case when {{unique_is_free}} then excluded.event_id else u.event_id end,
        until_at = case when {{unique_is_free}} then excluded.until_at else u.until_at end
 returning event_id;
+
+-- name: jobs.beat
+-- Extend leases; says of each that is still held whether it was extended.
+update penstock_leases set expires_at = :expires_at, heartbeat_at = :now
+ where outcome is null and expires_at > :now
+   and exists (select 1 from json_each(:ids) i join json_each(:tokens) t on t.key = i.key
+                where i.value = penstock_leases.id and t.value = penstock_leases.token)
+returning id, 1 as extended, {{wanted_of_run}};
+
+-- name: jobs.to_cancel
+-- Jobs in these leases that are to be cancelled.
+select l.id, c."offset" from json_each(:ids) i join penstock_leases l on l.id = i.value
+  join penstock_job_cancels c on c."offset" > l.low and c."offset" <= l.high
+ where l.offsets is null
+ union all
+select l.id, c."offset" from json_each(:ids) i join penstock_leases l on l.id = i.value
+  join json_each(l.offsets) o join penstock_job_cancels c on c."offset" = o.value
+ where l.offsets is not null;
+
+-- name: jobs.declare
+-- What an app says of a type; no row if it was known like that.
+insert into penstock_job_types as t (queue, job_type, schema, lease_seconds, max_attempts, base_seconds, factor, cap_seconds, jitter, max_age_seconds, declared_at)
+values (:queue, :job_type, :schema, :lease_seconds, :max_attempts, :base_seconds, :factor, :cap_seconds, :jitter, :max_age_seconds, :now)
+on conflict (queue, job_type) do update
+   set schema = excluded.schema, lease_seconds = excluded.lease_seconds, max_attempts = excluded.max_attempts, base_seconds = excluded.base_seconds, factor = excluded.factor, cap_seconds = excluded.cap_seconds, jitter = excluded.jitter, max_age_seconds = excluded.max_age_seconds,
+       declared_at = excluded.declared_at
+ where t.schema is not excluded.schema
+    or t.lease_seconds is not excluded.lease_seconds
+    or t.max_attempts is not excluded.max_attempts
+    or t.base_seconds is not excluded.base_seconds
+    or t.factor is not excluded.factor
+    or t.cap_seconds is not excluded.cap_seconds
+    or t.jitter is not excluded.jitter
+    or t.max_age_seconds is not excluded.max_age_seconds
+returning queue;
+
+-- name: jobs.type
+select * from penstock_job_types where queue = :queue and job_type = :job_type;

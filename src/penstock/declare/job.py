@@ -1,0 +1,173 @@
+"""`JobType`: the function that does the jobs of a type, and how to run it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from inspect import iscoroutinefunction, signature
+from typing import Any
+
+from penstock.core import limits
+from penstock.core.cron import first_after
+from penstock.core.job import GROUP, HEARTBEAT_SECONDS, LEASE_SECONDS, PRIORITIES, QUEUE, JobName, check_job_name
+from penstock.core.retry import Retry
+from penstock.declare.load import Reference, reference_to
+from penstock.declare.subscription import Function, check_whole, handler_of, one_of, positive
+from penstock.errors import InvalidHandler, InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class JobPolicy:
+    """How the jobs of a type are run."""
+
+    retry: Retry = field(default_factory=Retry)
+    lease_seconds: float = LEASE_SECONDS
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
+    timeout_seconds: float | None = None  # None: as long as it takes
+    concurrency: int = 1
+    memory_mb: int = limits.MEMORY_MB
+    on_invalid: str = "dead"  # or "complete"
+    on_error: str = "retry"  # or "expire": the failure is not reported, and the lease runs out
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.retry, Retry):
+            raise InvalidInput(f"retry takes a penstock.Retry, not {self.retry!r}.")
+        positive("lease_seconds", self.lease_seconds, limits.LEASE_SECONDS_MOST)
+        positive("heartbeat_seconds", self.heartbeat_seconds, limits.LEASE_SECONDS_MOST)
+        if self.heartbeat_seconds >= self.lease_seconds:
+            raise InvalidInput(
+                f"heartbeat_seconds ({self.heartbeat_seconds:g}) must be less than lease_seconds "
+                f"({self.lease_seconds:g}): every job would be lost before its first heartbeat."
+            )
+        if self.timeout_seconds is not None:
+            positive("timeout_seconds", self.timeout_seconds, limits.LEASE_SECONDS_MOST)
+        check_whole("concurrency", self.concurrency, limits.CONCURRENCY)
+        check_whole("memory_mb", self.memory_mb, 2**31)
+        one_of("on_invalid", self.on_invalid, ("dead", "complete"))
+        one_of("on_error", self.on_error, ("retry", "expire"))
+
+
+@dataclass(frozen=True, slots=True)
+class JobStream:
+    """The group of one stream of jobs."""
+
+    stream: str
+    group: str = GROUP
+
+    @property
+    def name(self) -> str:
+        return f"{self.stream}/{self.group}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobType:
+    """A type of jobs in a queue."""
+
+    type: str
+    queue: str
+    function: Function
+    policy: JobPolicy
+    schema: Any = None  # a pydantic model
+    wants_context: bool = False
+    is_async: bool = False
+    takes_payload: bool = True  # a schedule's function does not
+
+    @property
+    def name(self) -> str:
+        """What it is called in logs and counts."""
+        return f"jobs:{self.queue}:{self.type}"
+
+    @property
+    def streams(self) -> list[str]:
+        """Where its jobs are, the most urgent first."""
+        return [JobName(self.queue, priority, self.type).stream for priority in reversed(PRIORITIES)]
+
+    @property
+    def served(self) -> list[JobStream]:
+        """The groups that its worker works for."""
+        return [JobStream(stream) for stream in self.streams]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledJob:
+    """A function that is called by the clock."""
+
+    name: str
+    cron: str
+    tz: str
+    job: JobType
+
+
+def scheduled_job_of(app: str, function: Function, cron: str, tz: str, policy: JobPolicy) -> ScheduledJob:
+    """Check the declaration of a schedule; the function takes a context, or nothing."""
+    first_after(cron, tz, datetime.now(UTC))
+    name = f"{app}.{getattr(function, '__name__', 'schedule')}"
+    check_job_name(name, QUEUE, 0)
+    positional = [
+        one
+        for one in signature(function).parameters.values()
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(positional) > 1:
+        raise InvalidHandler(f"{name}{signature(function)} must take a context, or nothing.")
+    job = JobType(
+        name, QUEUE, function, policy, None, bool(positional), iscoroutinefunction(function), takes_payload=False
+    )
+    return ScheduledJob(name, cron, tz, job)
+
+
+def job_type_of(job_type: str, queue: str, function: Function, schema: Any, policy: JobPolicy) -> JobType:
+    """Check a declaration; the function takes the payload, or the payload and a context."""
+    check_job_name(job_type, queue, 0)
+    if schema is not None and not hasattr(schema, "model_validate_json"):
+        raise InvalidInput(f"schema takes a pydantic model, not {schema!r}.")
+    handler = handler_of(function, None)
+    return JobType(job_type, queue, function, policy, schema, handler.wants_context, handler.is_async)
+
+
+@dataclass(frozen=True, slots=True)
+class PortableJob:
+    """Everything another process needs to do jobs of a type."""
+
+    type: str
+    queue: str
+    policy: JobPolicy
+    function: Reference
+    schema: Reference | None
+    wants_context: bool
+    is_async: bool
+    takes_payload: bool
+    path: tuple[str, ...]
+    arguments: tuple[str, ...]
+
+    def load(self) -> JobType:
+        """Load the function in this process."""
+        schema = None if self.schema is None else self.schema.resolve()
+        function = self.function.resolve()
+        return JobType(
+            self.type,
+            self.queue,
+            function,
+            self.policy,
+            schema,
+            self.wants_context,
+            self.is_async,
+            self.takes_payload,
+        )
+
+
+def portable_job(job: JobType) -> PortableJob:
+    """Pack a type; `HandlerUnreachable` if another process could not find its function."""
+    return PortableJob(
+        job.type,
+        job.queue,
+        job.policy,
+        reference_to(job.function),
+        None if job.schema is None else reference_to(job.schema),
+        job.wants_context,
+        job.is_async,
+        job.takes_payload,
+        tuple(sys.path),
+        tuple(sys.argv),
+    )

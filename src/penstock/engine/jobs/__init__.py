@@ -1,0 +1,1 @@
+"""Run jobs: a process for every type, in which several jobs run at once."""

@@ -1,0 +1,57 @@
+"""The process in which the jobs of a type run. It holds no lease and no connection."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import sys
+from typing import Any
+
+from penstock.core.batch import Events
+from penstock.core.columns import unpack
+from penstock.core.signals import failure_of
+from penstock.declare.job import PortableJob
+from penstock.engine.isolation import wire
+from penstock.engine.isolation.child import Ready, belong_to
+from penstock.engine.isolation.marks import Marks
+from penstock.engine.jobs.messages import Cancel, Feed, Recall
+from penstock.engine.jobs.places import Places
+
+
+def main(connection_fd: int, marks_fd: int, parent: int) -> None:
+    """Serve one engine until it closes the connection or dies."""
+    belong_to(parent)
+    with socket.socket(fileno=connection_fd) as connection:
+        first = wire.receive(connection)
+        if first is None:
+            return
+        hello: PortableJob = first[0]
+        sys.path[:] = hello.path
+        sys.argv[:] = hello.arguments
+        try:
+            job = hello.load()
+        except BaseException as error:
+            wire.send(connection, Ready(failure_of(error)))
+            return
+        marks = Marks(hello.policy.concurrency, 0, marks_fd)
+        wire.send(connection, Ready())
+        gc.freeze()  # modules are never garbage: keep the collector from scanning them
+        places = Places(job, marks, lambda message: wire.send(connection, message))
+        places.start()
+        while (message := wire.receive(connection)) is not None:
+            _take(places, *message)
+
+
+def _take(places: Places, header: Any, body: bytearray) -> None:
+    match header:
+        case Feed():
+            events = Events(unpack(header.kind, body), header.stream, header.claim)
+            places.feed(header.batch, events, header.token)
+        case Recall():
+            places.recall(header.batch)
+        case Cancel():
+            places.cancel(header.batch, header.place)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:4]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -20,6 +20,7 @@ from rich.text import Text
 from penstock.cli import output
 from penstock.cli.run_lines import STOPPING
 from penstock.core.delivery import State
+from penstock.core.job import name_of
 from penstock.core.observe import Observed, RunProgressed, RunStopping, everyone
 
 if TYPE_CHECKING:
@@ -151,4 +152,9 @@ class _Backlog:
     def _look(self) -> None:
         with suppress(Exception):  # the workers say so; what was known last is shown on
             found = self._log.stats().groups
-            self._unfinished = {f"{one.stream}/{one.group}": one.pending + one.claimed for one in found}
+            counted: Counter[str] = Counter()
+            for one in found:
+                job = name_of(one.stream)
+                name = f"{one.stream}/{one.group}" if job is None else f"jobs:{job.queue}:{job.type}"
+                counted[name] += one.pending + one.claimed
+            self._unfinished = dict(counted)

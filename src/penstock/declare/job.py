@@ -79,6 +79,15 @@ class JobType:
         return f"jobs:{self.queue}:{self.type}"
 
     @property
+    def stream(self) -> str:
+        """Its streams, without their priority."""
+        return self.name
+
+    @property
+    def group(self) -> str:
+        return GROUP
+
+    @property
     def streams(self) -> list[str]:
         """Where its jobs are, the most urgent first."""
         return [JobName(self.queue, priority, self.type).stream for priority in reversed(PRIORITIES)]

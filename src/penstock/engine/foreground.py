@@ -32,7 +32,8 @@ def run_local(
 ) -> Outcome:
     """Run a local engine until a signal or an operator stops it, or until drained."""
     orders = Orders()
-    with running(log, "local", [one.name for one in (*subscriptions, *jobs)], app, orders.obey) as run:
+    names = [*(one.name for one in subscriptions), *(one.name for one in jobs)]
+    with running(log, "local", names, app, orders.obey) as run:
         engine = LocalEngine(log, subscriptions, jobs, schedules, until_drained=until_drained, run=run)
         return run_engine(engine, orders)
 

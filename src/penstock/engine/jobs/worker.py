@@ -41,6 +41,10 @@ _QUICK = 8  # jobs that a place does in a lease; with fewer, each job has a leas
 _GRACE_SECONDS = 10.0  # for a job that should end, before its process is killed
 _RELOAD_SECONDS = 2.0
 _PROGRESS_SECONDS = 1.0
+_IDLE_SECONDS = 5.0
+_WATCH_SECONDS = 0.05
+_LATE = 1.5  # times its limit, and a second: a loop that does not end its tasks itself is blocked
+_QUIET_DEATHS = 10  # of the process in a row, without a job that ended
 
 
 class JobProcess(HandlerProcess):
@@ -84,7 +88,9 @@ class JobWorker:
     _last: float = 0.0
     _next_beat: float = 0.0
     _next_note: float = 0.0
+    _next_watch: float = 0.0
     _claim_again: bool = True
+    _quiet_deaths: int = 0
 
     def __post_init__(self) -> None:
         policy = self.job.policy
@@ -132,11 +138,18 @@ class JobWorker:
                 self._recall(number, batch)
         elif not self._quiet.is_set() and (self._process is not None or self._start()):
             self._claim()
+        elif self._wake.is_set():
+            self._wake.clear()
         self._wait()
         self._receive()
         self._watch()
         self._settle()
         self._beat()
+
+    @property
+    def _limit_seconds(self) -> float:
+        limit = self.job.policy.timeout_seconds or 0.0
+        return _LATE * limit + 1 if self.job.is_async else limit
 
     @property
     def _left(self) -> int:
@@ -161,22 +174,29 @@ class JobWorker:
     # --- claim ---------------------------------------------------------------------------------------------------
 
     def _claim(self) -> None:
-        """Claim if places are free, or will be soon."""
-        if self._alone:
-            if not self._batches:
-                self._feed_alone()
-            return
-        if self._exclusive and self._batches:
-            return
-        self._exclusive = False
-        if not self._claim_again and not self._wake.is_set():
-            return
-        places, quick = self.job.policy.concurrency, self._is_quick()
+        """Claim while places are free, or will be soon."""
+        if self._wake.is_set():
+            self._wake.clear()
+            self._claim_again = True
+        if self._alone and not self._batches:
+            self._feed_alone()
+        if not self._batches:
+            self._exclusive = bool(self._alone)
+        while self._claim_again and not self._alone and not self._exclusive and self._process is not None:
+            limit, quick = self._room()
+            if limit < 1:
+                return
+            self._take(limit, quick)
+
+    def _room(self) -> tuple[int, bool]:
+        """Return how many jobs to claim, and whether as one lease."""
         left = self._left
-        limit = self._pace.limit if quick else places - left
-        if limit < 1 or (quick and left > limit // 2):
-            return
-        self._wake.clear()
+        if not self._is_quick():
+            return self.job.policy.concurrency - left, False
+        limit = self._pace.limit
+        return (limit if left <= limit // 2 else 0), True
+
+    def _take(self, limit: int, quick: bool) -> None:
         self.lookout.forget(self._waiter)
         take = self.log.job_claims.lease if quick else self.log.job_claims.leases
         found = self._patiently(lambda: take(self.job.streams, limit, self.claimed_by, self.run_id))
@@ -187,14 +207,13 @@ class JobWorker:
             self.lookout.watch_for(self._waiter, idle)
             return
         self.idle = None
-        self._claim_again = True
         for lease in found:
             self.observers.emit(Claimed(self.job.name, lease.id, len(lease)))
             if _is_suspect(lease):
                 self._alone.append(lease)
             else:
                 self._feed(lease)
-        if len(found) == 1:
+        if quick:
             self._pace.saw(found[0].left)
 
     def _is_quick(self) -> bool:
@@ -236,11 +255,10 @@ class JobWorker:
         watched.register(self._process.fileno(), select.POLLIN | (select.POLLOUT if self._process.sending else 0))
         watched.register(self._wake.fileno(), select.POLLIN)
         now = time.monotonic()
-        until = min(self._next_beat, now + (_TICK_SECONDS if self._batches or self._quiet.is_set() else 5.0))
-        idle_places = self._claim_again and not self._quiet.is_set() and not self._stopping.is_set()
-        if idle_places and not self._batches:
-            return
-        watched.poll(1000 * max(0.0, until - now))
+        waits = _TICK_SECONDS if self._batches or self._quiet.is_set() else _IDLE_SECONDS
+        if self._alone and not self._batches:
+            waits = 0.0  # it is its turn now
+        watched.poll(1000 * max(0.0, min(self._next_beat - now, waits)))
 
     def _receive(self) -> None:
         now = time.monotonic()
@@ -268,8 +286,10 @@ class JobWorker:
             batch, place = self._find(job)
             if batch is not None:
                 self._progress[batch.lease.events.offsets[place]] = progress
+        self._quiet_deaths = 0
         for job in said.ended:
             batch, place = self._find(job)
+            self._moved.pop(job, None)
             self._ended += 1
             self._doomed.pop(job, None)
             if batch is None:
@@ -289,16 +309,15 @@ class JobWorker:
                 elif job in said.dead:
                     batch.dead[place] = why
                 elif self.job.policy.on_error == "expire":
-                    self._let_expire(job)
+                    self._let_expire(batch)
                     continue
                 else:
                     batch.failed[place] = why
             batch.end(place)
 
-    def _let_expire(self, job: tuple[int, int]) -> None:
+    def _let_expire(self, batch: Batch) -> None:
         """Report nothing, and beat no more: its lease, which it has alone, runs out."""
-        number, _ = self._moved.get(job, job)
-        batch = self._batches.pop(number)
+        self._batches = {number: one for number, one in self._batches.items() if one is not batch}
         self.observers.emit(LeaseGone(self.job.name, f"lease {batch.lease.id} is left to expire: its job failed"))
 
     # --- settle --------------------------------------------------------------------------------------------------
@@ -342,7 +361,7 @@ class JobWorker:
         self.observers.emit(LeaseEnded(self.job.name, batch.lease.id, settled))
         if batch.failed or batch.dead:
             self.observers.emit(EventsFailed(self.job.name, batch.lease.events, {**batch.failed, **batch.dead}))
-        if settled.failed or settled.released:
+        if settled.failed or settled.released or not self._batches:
             self._claim_again = True
         for place, lease in zip(kept, settled.kept, strict=True):
             self._number += 1
@@ -366,10 +385,11 @@ class JobWorker:
 
     def _watch(self) -> None:
         """Kill the process if a job takes too long, does not end when it should, or takes too much memory."""
-        if self._process is None:
-            return
         now, policy = time.monotonic(), self.job.policy
-        used = self._process.memory_mb() if self._batches else 0.0
+        if self._process is None or not self._batches or now < self._next_watch:
+            return
+        self._next_watch = now + _WATCH_SECONDS
+        used = self._process.memory_mb()
         if used > policy.memory_mb:
             why = f"out_of_memory: {used:,.0f} MB in use, memory_mb is {policy.memory_mb:,}"
             self._died(fingerprint.of_text("out_of_memory", why))
@@ -378,7 +398,7 @@ class JobWorker:
             known, since = self._since.get(slot, (0, now))
             if not value or value != known:
                 self._since[slot] = (value, now)
-            elif policy.timeout_seconds is not None and not self.job.is_async and now - since > policy.timeout_seconds:
+            elif policy.timeout_seconds is not None and now - since > self._limit_seconds:
                 self._died(failure_of(TimedOut(policy.timeout_seconds)), job_of(value))
                 return
         for job, until in list(self._doomed.items()):
@@ -413,6 +433,9 @@ class JobWorker:
                 batch.end(place)
         self._cancelled.clear()
         self.observers.emit(ProcessesDied(self.job.name, 1))
+        self._quiet_deaths = 0 if running else self._quiet_deaths + 1
+        if self._quiet_deaths >= _QUIET_DEATHS:
+            raise HandlerUnreachable(f"The process of {self.job.name} keeps dying between jobs: {failure.message}.")
         for number, batch in list(self._batches.items()):
             self._finish(number, batch)
         self._moved.clear()
@@ -457,7 +480,9 @@ class JobWorker:
                 if len(batch.lease) > 1 and self._process is not None:
                     self._process.send(Recall(number))
             for offset in answer.cancel.get(batch.lease.id, ()):
-                place = batch.lease.events.offsets.index(offset)
+                if offset not in (offsets := batch.lease.events.offsets):
+                    continue
+                place = offsets.index(offset)
                 job = known.get(number, (number, place))
                 if not batch.has_ended(place) and job not in self._cancelled:
                     self._cancelled.add(job)

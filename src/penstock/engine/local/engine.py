@@ -15,6 +15,7 @@ from penstock.declare.groups import declare, declare_job, declare_schedule
 from penstock.declare.job import JobType, ScheduledJob
 from penstock.declare.subscription import Subscription
 from penstock.engine.counters import Counters
+from penstock.engine.drain import Served
 from penstock.engine.failure_log import FailureLog
 from penstock.engine.heartbeat import Heartbeat
 from penstock.engine.jobs.worker import JobWorker
@@ -46,14 +47,15 @@ class LocalEngine(Engine):
         name: str | None = None,
         run: int | None = None,
     ) -> None:
-        served = [*subscriptions, *(one for job in jobs for one in job.served)]
+        served: list[Served] = [*subscriptions, *(one for job in jobs for one in job.served)]
         super().__init__(log, served, until_drained=until_drained)
         self._name = name or f"{socket.gethostname()}/{os.getpid()}"
         self._heartbeat = Heartbeat()
         self._turns = ExitStack()
         self._next_tick = 0.0
         self._schedules = schedules
-        self.counters = {one.name: Counters() for one in (*subscriptions, *jobs)}
+        names = [*(one.name for one in subscriptions), *(one.name for one in jobs)]
+        self.counters = {name: Counters() for name in names}
         self.lookout = LookOut(log)
         self._workers = [
             Worker(
@@ -100,11 +102,11 @@ class LocalEngine(Engine):
 
     def stop(self) -> None:
         self._stopping.set()
-        for worker in (*self._workers, *self._job_workers):
+        for worker in self._all():
             worker.stop()
 
     def quiet(self, quiet: bool) -> None:
-        for worker in (*self._workers, *self._job_workers):
+        for worker in self._all():
             worker.quiet(quiet)
 
     def snapshot(self) -> dict[str, dict[str, int]]:
@@ -113,7 +115,10 @@ class LocalEngine(Engine):
     @property
     def idle(self) -> bool:
         """Whether the last claim of every group found nothing."""
-        return all(worker.idle is not None for worker in (*self._workers, *self._job_workers))
+        return all(worker.idle is not None for worker in self._all())
+
+    def _all(self) -> list[Worker | JobWorker]:
+        return [*self._workers, *self._job_workers]
 
     def _tick(self) -> None:
         """Submit the runs of schedules, once a second, where jobs are done."""

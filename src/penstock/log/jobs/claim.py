@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -80,6 +81,7 @@ class JobClaims:
             found = self._claims.claim(row.stream, GROUP, limit, limit, worker, None, run)
             if isinstance(found, LeaseRow):
                 return [Lease(self._store, found, found.events or self._store.read_lease(found))]
+            idle = _sooner(idle, found)
         return idle
 
     def leases(self, streams: Sequence[str], limit: int, worker: str, run: int | None) -> list[Lease] | Idle:
@@ -88,7 +90,9 @@ class JobClaims:
         for row in rows:
             self._ensure(row)
             whole, each = self._claim_each(row.stream, worker, None, limit, run)
-            if whole is not None:
+            if isinstance(whole, Idle):
+                idle = _sooner(idle, whole)
+            else:
                 columns = whole.events or self._store.read_lease(whole)
                 parts = [unpack(*columns.pack(place, place + 1)) for place in range(len(each))]
                 return [Lease(self._store, one, part) for one, part in zip(each, parts, strict=True)]
@@ -124,21 +128,21 @@ class JobClaims:
         taken: list[Job] = []
         while len(taken) < limit:  # rows first, then ranges
             whole, each = self._claim_each(row.stream, worker, lease_seconds, limit - len(taken), run)
-            if whole is None:
+            if isinstance(whole, Idle):
                 break
             taken += self._jobs(each, whole)
         return taken
 
     def _claim_each(
         self, stream: str, worker: str, lease_seconds: float | None, limit: int, run: int | None
-    ) -> tuple[LeaseRow | None, Sequence[LeaseRow]]:
+    ) -> tuple[LeaseRow | Idle, Sequence[LeaseRow]]:
         """Claim jobs as one lease, and keep each of them in a lease of its own, in one transaction."""
 
-        def work(tx: Transaction) -> tuple[LeaseRow | None, Sequence[LeaseRow]]:
+        def work(tx: Transaction) -> tuple[LeaseRow | Idle, Sequence[LeaseRow]]:
             while isinstance(found := claim_in(tx, stream, GROUP, limit, worker, lease_seconds, run=run), Passed):
                 pass
-            if not isinstance(found, LeaseRow):
-                return None, ()
+            if isinstance(found, Idle):
+                return found, ()
             if found.members == 1:
                 return found, [found]
             everything = Settlement(upto=found.high, keep=frozenset(_offsets(tx, found)))
@@ -163,6 +167,13 @@ class JobClaims:
             return False
         self._reaped = at
         return reap.reap(self._store, named=[(stream, GROUP) for stream in streams]) > 0
+
+
+def _sooner(idle: Idle, other: Idle) -> Idle:
+    """Return when to look again: the sooner of two."""
+    if other.seconds is None or (idle.seconds is not None and idle.seconds <= other.seconds):
+        return idle
+    return replace(idle, until=other.until, seconds=other.seconds)
 
 
 def _ranked(rows: Sequence[Row]) -> list[Row]:

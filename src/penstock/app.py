@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -11,22 +10,19 @@ from penstock.core import limits
 from penstock.core.event import check_name
 from penstock.core.job import HEARTBEAT_SECONDS, LEASE_SECONDS, QUEUE
 from penstock.core.retry import Retry
-from penstock.declare.job import JobPolicy, JobType, ScheduledJob, job_type_of, scheduled_job_of
+from penstock.declare.job import JobPolicy, JobType, ScheduledJob, choose, job_type_of, scheduled, scheduled_job_of
 from penstock.declare.locate import being_loaded, reference_of
 from penstock.declare.pipeline import Pipeline, Sink, check_local
 from penstock.declare.query import Query
 from penstock.declare.subscription import Function, Policy, Subscription, handler_of
 from penstock.engine.drain import Served
 from penstock.engine.outcome import Outcome, check_processes
-from penstock.errors import AppNotFound, InvalidInput, PolicyConflict, UnknownGroup, UnknownJob
+from penstock.errors import AppNotFound, InvalidInput, PolicyConflict, UnknownGroup
 from penstock.log.log import Log
 from penstock.log.open import open_log
 
 F = TypeVar("F", bound=Function)
-
-
-def _with_attempts(retry: Retry, attempts: int | None) -> Retry:
-    return retry if attempts is None else replace(retry, max_attempts=attempts)
+S = TypeVar("S", bound=Served)
 
 
 class App:
@@ -133,7 +129,7 @@ class App:
         is not reported: the job's lease runs out.
         """
         policy = JobPolicy(
-            retry=_with_attempts(retry or Retry(), max_attempts),
+            retry=(retry or Retry()).with_attempts(max_attempts),
             lease_seconds=lease_seconds,
             heartbeat_seconds=heartbeat_seconds,
             timeout_seconds=timeout_seconds,
@@ -284,18 +280,19 @@ class App:
 
     def chosen(self, groups: Sequence[str] | None = None) -> list[Subscription]:
         """Return the subscriptions of these groups (default: all); `UnknownGroup` if one is not declared."""
-        self._check_groups(groups)
-        return [one for one in self.subscriptions if not groups or one.group in groups]
+        return self._chosen(self.subscriptions, groups)
 
     def chosen_pipelines(self, groups: Sequence[str] | None = None) -> list[Pipeline]:
-        """Return the pipelines of these groups (default: all); `UnknownGroup` if one is not declared."""
-        self._check_groups(groups)
-        return [one for one in self.pipelines if not groups or one.group in groups]
+        """Return the pipelines of these groups (default: all)."""
+        return self._chosen(self.pipelines, groups)
 
     def chosen_queries(self, groups: Sequence[str] | None = None) -> list[Query]:
-        """Return the queries of these groups (default: all); `UnknownGroup` if one is not declared."""
+        """Return the queries of these groups (default: all)."""
+        return self._chosen(self.queries, groups)
+
+    def _chosen(self, declared: Sequence[S], groups: Sequence[str] | None) -> list[S]:
         self._check_groups(groups)
-        return [one for one in self.queries if not groups or one.group in groups]
+        return [one for one in declared if not groups or one.group in groups]
 
     @property
     def groups(self) -> set[str]:
@@ -305,15 +302,7 @@ class App:
 
     def chosen_jobs(self, types: Sequence[str] | None = None, concurrency: int | None = None) -> list[JobType]:
         """Return job types (default: all), perhaps with another concurrency; `UnknownJob` if one is not declared."""
-        known = {one.type for one in self.jobs}
-        for one in types or ():
-            if one not in known:
-                names = ", ".join(sorted(known)) or "none"
-                raise UnknownJob(f"The app {self.name!r} has no job type {one!r}; it has {names}.")
-        found = [one for one in self.jobs if not types or one.type in types]
-        if concurrency is None:
-            return found
-        return [replace(one, policy=replace(one.policy, concurrency=concurrency)) for one in found]
+        return choose(self.jobs, types, concurrency, self.name)
 
     def work(
         self, *, types: Sequence[str] | None = None, concurrency: int | None = None, until_drained: bool = False
@@ -329,11 +318,7 @@ class App:
         from penstock.engine.foreground import run_local
 
         with self.open() as log:
-            return run_local(log, [], jobs, self._schedules_of(jobs), until_drained=until_drained, app=self.name)
-
-    def _schedules_of(self, jobs: Sequence[JobType]) -> list[ScheduledJob]:
-        types = {one.type for one in jobs}
-        return [one for one in self.schedules if one.job.type in types]
+            return run_local(log, [], jobs, scheduled(self.schedules, jobs), until_drained=until_drained, app=self.name)
 
     def _check_not_loading(self) -> None:
         if being_loaded():  # handler and pool processes import the file, and would start runs of their own
@@ -412,5 +397,5 @@ class App:
             )
         with self.open() as log:
             jobs = [] if groups else self.jobs
-            scheduled = self._schedules_of(jobs)
-            return run_local(log, subscriptions, jobs, scheduled, until_drained=until_drained, app=self.name)
+            due = scheduled(self.schedules, jobs)
+            return run_local(log, subscriptions, jobs, due, until_drained=until_drained, app=self.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.core.moments import LONGEST_SECONDS
 from penstock.errors import InvalidInput
@@ -37,6 +37,10 @@ class Retry:
                 raise InvalidInput(f"Retry.{name} must be a finite number of at least 0.")
         if self.jitter > 1:
             raise InvalidInput("Retry.jitter must lie between 0 and 1.")
+
+    def with_attempts(self, max_attempts: int | None) -> Retry:
+        """Return the same policy with another number of attempts; None leaves it as it is."""
+        return self if max_attempts is None else replace(self, max_attempts=max_attempts)
 
     def delay_seconds(self, failures: int, *, u: float) -> float:
         """Return the seconds to wait after the n-th failure; `u` in [0, 1) is the caller's random number."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from inspect import iscoroutinefunction, signature
 from typing import Any
@@ -14,7 +15,7 @@ from penstock.core.job import GROUP, HEARTBEAT_SECONDS, LEASE_SECONDS, PRIORITIE
 from penstock.core.retry import Retry
 from penstock.declare.load import Reference, reference_to
 from penstock.declare.subscription import Function, check_whole, handler_of, one_of, positive
-from penstock.errors import InvalidHandler, InvalidInput
+from penstock.errors import InvalidHandler, InvalidInput, UnknownJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +181,22 @@ def portable_job(job: JobType) -> PortableJob:
         tuple(sys.path),
         tuple(sys.argv),
     )
+
+
+def choose(jobs: Sequence[JobType], types: Sequence[str] | None, concurrency: int | None, app: str) -> list[JobType]:
+    """Return the jobs of these types (default: all), perhaps with another concurrency."""
+    known = {one.type for one in jobs}
+    for one in types or ():
+        if one not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise UnknownJob(f"The app {app!r} has no job type {one!r}; it has {names}.")
+    found = [one for one in jobs if not types or one.type in types]
+    if concurrency is None:
+        return found
+    return [replace(one, policy=replace(one.policy, concurrency=concurrency)) for one in found]
+
+
+def scheduled(schedules: Sequence[ScheduledJob], jobs: Sequence[JobType]) -> list[ScheduledJob]:
+    """Return the schedules of these jobs."""
+    types = {one.type for one in jobs}
+    return [one for one in schedules if one.job.type in types]

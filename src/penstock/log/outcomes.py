@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -132,7 +131,7 @@ def bury(offset: int, failure: Failure, now: datetime) -> Given:
 def fail(group: Group, member: MemberRow, failure: Failure, now: datetime, jitter: Jitter) -> Given:
     """Make the outcome of a failed attempt: PENDING after a backoff, or DEAD if the budget or the age is exhausted."""
     due = next_attempt(
-        group.retry if member.max_attempts is None else replace(group.retry, max_attempts=member.max_attempts),
+        group.retry.with_attempts(member.max_attempts),
         member.failures + 1,
         created_at=member.created_at,
         now=now,

@@ -149,7 +149,7 @@ class Settled:
     failed: int
     dead: int
     released: int
-    kept: Sequence[Any] = ()  # the leases of the events that go on
+    kept: Sequence[Any] = field(default=(), repr=False, compare=False)  # the leases of the events that go on
 
 
 def cut(members: Sequence[int], low: int, high: int, pieces: int = SUSPECT_PIECES) -> list[tuple[int, int, int]]:

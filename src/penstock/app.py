@@ -11,13 +11,14 @@ from penstock.core.event import check_name
 from penstock.core.job import HEARTBEAT_SECONDS, LEASE_SECONDS, QUEUE
 from penstock.core.retry import Retry
 from penstock.declare.job import JobPolicy, JobType, ScheduledJob, choose, job_type_of, scheduled, scheduled_job_of
-from penstock.declare.locate import being_loaded, reference_of
-from penstock.declare.pipeline import Pipeline, Sink, check_local
+from penstock.declare.locate import being_loaded
+from penstock.declare.pipeline import Pipeline, Sink
 from penstock.declare.query import Query
 from penstock.declare.subscription import Function, Policy, Subscription, handler_of
 from penstock.engine.drain import Served
-from penstock.engine.outcome import Outcome, check_processes
+from penstock.engine.outcome import Outcome
 from penstock.errors import AppNotFound, InvalidInput, PolicyConflict, UnknownGroup
+from penstock.launch import Launch, Submit, launch
 from penstock.log.log import Log
 from penstock.log.open import open_log
 
@@ -64,6 +65,8 @@ class App:
         keyed: bool | None = None,
         memory_mb: int = limits.MEMORY_MB,
         batch: int | None = None,
+        max_in_flight: int | None = None,
+        rate_per_second: float | None = None,
     ) -> Callable[[F], F]:
         """Call a function with every event of a stream, as this group.
 
@@ -91,6 +94,8 @@ class App:
             keyed=keyed,
             memory_mb=memory_mb,
             batch=batch,
+            max_in_flight=max_in_flight,
+            rate_per_second=rate_per_second,
         )
 
         def declare(function: F) -> F:
@@ -118,6 +123,8 @@ class App:
         timeout_seconds: float | None = None,
         concurrency: int = 1,
         memory_mb: int = limits.MEMORY_MB,
+        max_in_flight: int | None = None,
+        rate_per_second: float | None = None,
         on_invalid: str = "dead",
         on_error: str = "retry",
     ) -> Callable[[F], F]:
@@ -135,6 +142,8 @@ class App:
             timeout_seconds=timeout_seconds,
             concurrency=concurrency,
             memory_mb=memory_mb,
+            max_in_flight=max_in_flight,
+            rate_per_second=rate_per_second,
             on_invalid=on_invalid,
             on_error=on_error,
         )
@@ -357,45 +366,5 @@ class App:
         engine calls once, nor the environment variables (JAVA_HOME, the log's password) that Spark's processes inherit.
         """
         self._check_not_loading()
-        if engine not in ("spark", "local"):
-            raise InvalidInput(f'engine is "spark" or "local", not {engine!r}.')
-        if engine == "local" and (master is not None or spark is not None or conf or py_files or archives or files):
-            raise InvalidInput("master, spark, conf, py_files, archives and files are options of the Spark engine.")
-        check_processes(processes)
-        subscriptions, pipelines = self.chosen(groups), self.chosen_pipelines(groups)
-        queries = self.chosen_queries(groups)
-        if engine == "spark":
-            if processes > 1:
-                raise InvalidInput("processes is an option of the local engine; Spark uses its own slots.")
-            from penstock.spark.run import Submit, run_spark  # import Spark only when it is used
-
-            with self.open() as log:
-                return run_spark(
-                    log,
-                    subscriptions,
-                    pipelines,
-                    queries,
-                    name=self.name,
-                    submit=Submit(master, dict(conf or {}), py_files, archives, files),
-                    spark=spark,
-                    until_drained=until_drained,
-                )
-        check_local([*pipelines, *queries])
-        from penstock.engine.foreground import run_local  # keeps `import penstock` fast
-        from penstock.engine.local.pool import run_pool
-
-        if processes > 1:
-            self.open().close()  # report database problems once, here, not in every process
-            return run_pool(
-                reference_of(self, subscriptions),
-                App,
-                subscriptions,
-                processes=processes,
-                url=self.url,
-                until_drained=until_drained,
-                name=self.name,
-            )
-        with self.open() as log:
-            jobs = [] if groups else self.jobs
-            due = scheduled(self.schedules, jobs)
-            return run_local(log, subscriptions, jobs, due, until_drained=until_drained, app=self.name)
+        how = Launch(engine, until_drained, processes, spark, Submit(master, conf or {}, py_files, archives, files))
+        return launch(self, how, groups)

@@ -131,6 +131,13 @@ def set_group(
     lanes: Annotated[
         int | None, typer.Option("--lanes", help="Slices of the keys: twice as many as there are.")
     ] = None,
+    max_in_flight: Annotated[
+        int | None,
+        typer.Option("--max-in-flight", metavar="N", min=0, help="Claimed at a time at most; 0: any number."),
+    ] = None,
+    rate_per_second: Annotated[
+        float | None, typer.Option("--rate", metavar="R", min=0, help="Claimed a second at most; 0: any number.")
+    ] = None,
     by: By = None,
 ) -> None:
     """Change the policy of a group. What is not given stays as it is."""
@@ -143,13 +150,22 @@ def set_group(
         "max_age_seconds": max_age_seconds,
     }
     given = {field: value for field, value in policy.items() if value is not None}
-    if not given and lease_seconds is None and on_dead is None and lanes is None:
+    others = (lease_seconds, on_dead, lanes, max_in_flight, rate_per_second)
+    if not given and all(one is None for one in others):
         raise Usage("Nothing to change: name at least one setting.")
     with session.open() as log:
         stored = next((one for one in log.groups(stream) if one.group_name == name), None)
         retry = replace(Retry() if stored is None else stored.retry, **given) if given else None  # checked either way
         changed = log.set_group(
-            stream, name, retry=retry, lease_seconds=lease_seconds, on_dead=on_dead, lanes=lanes, by=by
+            stream,
+            name,
+            retry=retry,
+            lease_seconds=lease_seconds,
+            on_dead=on_dead,
+            lanes=lanes,
+            max_in_flight=max_in_flight,
+            rate_per_second=rate_per_second,
+            by=by,
         )
     session.answer(_document(changed), lambda: _table([changed]))
 

@@ -32,6 +32,8 @@ class GroupSettings:
     on_dead: str
     types: tuple[str, ...] | None
     headers: Mapping[str, str] | None
+    max_in_flight: int | None = None
+    rate_per_second: float | None = None
 
 
 def check_settings(
@@ -44,6 +46,8 @@ def check_settings(
     types: Sequence[str] | None = None,
     headers: Mapping[str, str] | None = None,
     lanes: int | None = None,
+    max_in_flight: int | None = None,
+    rate_per_second: float | None = None,
 ) -> GroupSettings:
     """Check the settings of a group."""
     if ordering not in (None, "key"):
@@ -61,7 +65,25 @@ def check_settings(
         on_dead=on_dead,
         types=check_patterns(types),
         headers=dict(headers) if headers else None,
+        max_in_flight=check_max_in_flight(max_in_flight),
+        rate_per_second=check_rate(rate_per_second),
     )
+
+
+def check_max_in_flight(most: Any) -> int | None:
+    """Check how many events may be in work at once; None is any number."""
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or not 1 <= most < 2**31):
+        raise InvalidInput(f"max_in_flight must be a whole number of at least 1, not {str(most)[:60]}.")
+    return most
+
+
+def check_rate(rate: Any) -> float | None:
+    """Check how many events may be claimed a second; None is any number."""
+    if rate is None:
+        return None
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= 10**9:
+        raise InvalidInput(f"rate_per_second must be a positive number, not {str(rate)[:60]}.")
+    return float(rate)
 
 
 def check_on_dead(on_dead: Any) -> str:
@@ -101,6 +123,8 @@ class Group:
     created_at: datetime
     spans: tuple[Span, ...]
     circuit: Circuit | None = None  # open, because the target was unavailable
+    max_in_flight: int | None = None
+    rate_per_second: float | None = None
 
     @property
     def exclusive(self) -> bool:
@@ -130,6 +154,8 @@ class Group:
             on_dead=self.on_dead,
             types=last.types,
             headers=None if last.headers is None else orjson.loads(last.headers),
+            max_in_flight=self.max_in_flight,
+            rate_per_second=self.rate_per_second,
         )
 
     def lived(self, replay: int, low: int) -> bool:

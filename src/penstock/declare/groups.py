@@ -23,6 +23,8 @@ def declare(log: Log, subscription: Subscription, by: str) -> Group:
         types=subscription.types,
         headers=policy.headers,
         lanes=policy.lanes,
+        max_in_flight=policy.max_in_flight,
+        rate_per_second=policy.rate_per_second,
         by=by,
     )
 
@@ -32,7 +34,14 @@ def declare_job(log: Log, job: JobType, by: str) -> None:
     schema = None if job.schema is None else job.schema.model_json_schema()
     policy = job.policy
     log.declare_job(
-        job.type, queue=job.queue, schema=schema, retry=policy.retry, lease_seconds=policy.lease_seconds, by=by
+        job.type,
+        queue=job.queue,
+        schema=schema,
+        retry=policy.retry,
+        lease_seconds=policy.lease_seconds,
+        max_in_flight=policy.max_in_flight,
+        rate_per_second=policy.rate_per_second,
+        by=by,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.core import limits
 from penstock.core.cron import first_after
+from penstock.core.group import check_max_in_flight, check_rate
 from penstock.core.job import GROUP, HEARTBEAT_SECONDS, LEASE_SECONDS, PRIORITIES, QUEUE, JobName, check_job_name
 from penstock.core.retry import Retry
 from penstock.declare.load import Reference, reference_to
@@ -28,6 +29,8 @@ class JobPolicy:
     timeout_seconds: float | None = None  # None: as long as it takes
     concurrency: int = 1
     memory_mb: int = limits.MEMORY_MB
+    max_in_flight: int | None = None
+    rate_per_second: float | None = None
     on_invalid: str = "dead"  # or "complete"
     on_error: str = "retry"  # or "expire": the failure is not reported, and the lease runs out
 
@@ -45,6 +48,8 @@ class JobPolicy:
             positive("timeout_seconds", self.timeout_seconds, limits.LEASE_SECONDS_MOST)
         check_whole("concurrency", self.concurrency, limits.CONCURRENCY)
         check_whole("memory_mb", self.memory_mb, 2**31)
+        check_max_in_flight(self.max_in_flight)
+        check_rate(self.rate_per_second)
         one_of("on_invalid", self.on_invalid, ("dead", "complete"))
         one_of("on_error", self.on_error, ("retry", "expire"))
 

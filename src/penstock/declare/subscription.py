@@ -11,6 +11,7 @@ from typing import Any
 from penstock.core import limits
 from penstock.core.binding import check_patterns, matches
 from penstock.core.event import check_name
+from penstock.core.group import check_max_in_flight, check_rate
 from penstock.core.lanes import check_lanes
 from penstock.core.retry import Retry
 from penstock.errors import InvalidHandler, InvalidInput, PolicyConflict
@@ -37,6 +38,8 @@ class Policy:
     keyed: bool | None = None
     memory_mb: int = limits.MEMORY_MB
     batch: int | None = None  # events per call, as a list; None: a single event
+    max_in_flight: int | None = None
+    rate_per_second: float | None = None
 
     def __post_init__(self) -> None:
         positive("lease_seconds", self.lease_seconds, limits.LEASE_SECONDS_MOST)
@@ -54,6 +57,8 @@ class Policy:
         if not isinstance(self.retry, Retry):
             raise InvalidInput(f"retry takes a penstock.Retry, not {self.retry!r}.")
         check_lanes(self.lanes)
+        check_max_in_flight(self.max_in_flight)
+        check_rate(self.rate_per_second)
 
 
 @dataclass(frozen=True, slots=True)

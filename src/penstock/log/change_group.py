@@ -6,7 +6,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from penstock.core.event import check_text
-from penstock.core.group import Group, GroupSettings, check_lease_seconds, check_on_dead
+from penstock.core.group import (
+    Group,
+    GroupSettings,
+    check_lease_seconds,
+    check_max_in_flight,
+    check_on_dead,
+    check_rate,
+)
 from penstock.core.retry import Retry
 from penstock.errors import InFlight, InvalidInput
 from penstock.log import audit, checks, groups
@@ -24,9 +31,11 @@ def set_group(
     lease_seconds: float | None,
     on_dead: str | None,
     lanes: int | None,
+    max_in_flight: int | None,
+    rate_per_second: float | None,
     by: str | None,
 ) -> Group:
-    """Change the policy of a group; None leaves a setting unchanged. Lanes can only be doubled."""
+    """Change the policy of a group; None leaves a setting unchanged, 0 removes a limit. Lanes can only be doubled."""
     author = checks.author(by)
     given: dict[str, Any] = {}
     if retry is not None:
@@ -37,8 +46,13 @@ def set_group(
         given["lease_seconds"] = check_lease_seconds(lease_seconds)
     if on_dead is not None:
         given["on_dead"] = check_on_dead(on_dead)
+    if max_in_flight is not None:
+        given["max_in_flight"] = check_max_in_flight(max_in_flight) if max_in_flight else None
+    if rate_per_second is not None:
+        given["rate_per_second"] = check_rate(rate_per_second) if rate_per_second else None
     if not given and lanes is None:
-        raise InvalidInput("Nothing to change: give retry, lease_seconds, on_dead or lanes.")
+        names = "retry, lease_seconds, on_dead, lanes, max_in_flight or rate_per_second"
+        raise InvalidInput(f"Nothing to change: give {names}.")
 
     def change(tx: Transaction) -> Group:
         if given:
@@ -51,10 +65,21 @@ def set_group(
     return transact(store, change)
 
 
+def policy_of(settings: GroupSettings) -> dict[str, Any]:
+    """Return the settings that a later declaration may change, by their columns."""
+    return {
+        "lease_seconds": settings.lease_seconds,
+        "on_dead": settings.on_dead,
+        "max_in_flight": settings.max_in_flight,
+        "rate_per_second": settings.rate_per_second,
+        **asdict(settings.retry),
+    }
+
+
 def set_policy(tx: Transaction, stream: str, group_name: str, wanted: GroupSettings, by: str) -> None:
-    """Change the retry settings, `lease_seconds` and `on_dead`."""
+    """Change the retry settings, `lease_seconds`, `on_dead` and the limits."""
     group = groups.locked(tx, stream, group_name)
-    policy = {"lease_seconds": wanted.lease_seconds, "on_dead": wanted.on_dead, **asdict(wanted.retry)}
+    policy = policy_of(wanted)
     tx.run("group.policy", group_id=group.group_id, **policy)
     audit.record_for(tx, by, "policy", group, None, policy)
 

@@ -12,6 +12,7 @@ from penstock.core.columns import RowColumns
 from penstock.core.group import Group
 from penstock.core.lease import Idle, LeaseId, LeaseRow, Passed, Token
 from penstock.log import checks, circuit, groups, reap
+from penstock.log import limits as limits_of
 from penstock.log.bookkeeping import Bookkeeping
 from penstock.log.claim_lane import TOKEN_BITS, LaneClaim
 from penstock.log.transact import repeat, transact
@@ -111,6 +112,12 @@ def claim_in(
             idle = Idle(again, horizon=end, end=end, seconds=wait, unavailable=why or "unavailable")
             return _idle(tx, idle, alone=alone)
         limit, read = 1, None  # another statement follows: the lease is recorded as the probe
+    allowed = limits_of.allowance(tx, group, lanes, now)
+    if allowed is not None:
+        if allowed.count < 1:
+            wait = max(0.0, (allowed.again - now).total_seconds())
+            return Idle(allowed.again, horizon=lanes[0].last, end=lanes[0].last, seconds=wait)
+        limit, read = min(limit, allowed.count), None  # another statement follows
     attempt = LaneClaim(tx, group, now, limit, claimed_by, lease_seconds or group.lease_seconds, upto, run, read)
     for lane in sorted(lanes, key=lambda one: (one.last_lease or 0, one.lane)):
         if group.exclusive and lane.open_ids:
@@ -119,6 +126,8 @@ def claim_in(
         if found is not None:
             if group.circuit is not None and isinstance(found, LeaseRow):
                 circuit.probes(tx, group, found.id)
+            if allowed is not None and isinstance(found, LeaseRow):
+                allowed.spend(tx, found.members, now)
             return found
     until = _come_back(tx, group, now, lanes)
     seconds = None if until is None else max(0.0, (until - now).total_seconds())

@@ -9,7 +9,7 @@ from penstock.core.event import check_name
 from penstock.core.group import Group, GroupSettings, Position
 from penstock.errors import BindingChanged, GroupExists
 from penstock.log import bindings, checks, groups, positions
-from penstock.log.change_group import set_policy
+from penstock.log.change_group import policy_of, set_policy
 from penstock.log.transact import transact
 from penstock.stores.base import Store, Transaction
 
@@ -53,6 +53,8 @@ def _create(tx: Transaction, stream: str, group_name: str, start: Position, want
         floor=begin,
         on_dead=wanted.on_dead,
         lease_seconds=wanted.lease_seconds,
+        max_in_flight=wanted.max_in_flight,
+        rate_per_second=wanted.rate_per_second,
         now=tx.now(),
         **asdict(wanted.retry),
     )
@@ -92,7 +94,7 @@ def _declare(tx: Transaction, stream: str, group_name: str, start: Position, wan
             )
             + "."
         )
-    if (stored.retry, stored.lease_seconds, stored.on_dead) != (wanted.retry, wanted.lease_seconds, wanted.on_dead):
+    if policy_of(stored) != policy_of(wanted):
         set_policy(tx, stream, group_name, wanted, by)
     return groups.get(tx, stream, group_name)
 

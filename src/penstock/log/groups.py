@@ -78,6 +78,8 @@ def of(row: GroupRow) -> Group:
         row.created_at,
         tuple(spans),
         _circuit(row),
+        row.max_in_flight,
+        row.rate_per_second,
     )
 
 

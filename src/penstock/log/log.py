@@ -136,10 +136,13 @@ class Log:
         types: Sequence[str] | None = None,
         headers: Mapping[str, str] | None = None,
         lanes: int | None = None,
+        max_in_flight: int | None = None,
+        rate_per_second: float | None = None,
     ) -> Group:
         """Create a group; the same call again returns it, different settings raise `GroupExists`.
 
-        A group with `ordering="key"`, or `keyed` (state without order), is split into lanes.
+        A group with `ordering="key"`, or `keyed` (state without order), is split into lanes. Over all workers, at most
+        `max_in_flight` events are claimed at a time, and `rate_per_second` a second.
         """
         settings = check_settings(
             retry=retry,
@@ -150,13 +153,15 @@ class Log:
             types=types,
             headers=headers,
             lanes=lanes,
+            max_in_flight=max_in_flight,
+            rate_per_second=rate_per_second,
         )
         return create_group.create(self.store, stream, group, start, settings)
 
     def declare_group(
         self, stream: str, group: str, *, start: Position = "beginning", by: str | None = None, **settings: Any
     ) -> Group:
-        """Create a group if it is missing, otherwise update its retry settings, `lease_seconds` and `on_dead`.
+        """Create a group if it is missing, otherwise update its policy.
 
         Takes the settings of `create_group`. Raises `BindingChanged` if `ordering`, `keyed`, `types` or `headers`
         differ from the stored ones. Apps call this at start.
@@ -176,11 +181,22 @@ class Log:
         lease_seconds: float | None = None,
         on_dead: str | None = None,
         lanes: int | None = None,
+        max_in_flight: int | None = None,
+        rate_per_second: float | None = None,
         by: str | None = None,
     ) -> Group:
-        """Change the policy of a group; settings not given stay. Lanes can only be doubled. Audited."""
+        """Change the policy of a group; what is not given stays, 0 removes a limit, lanes can only be doubled."""
         return change_group.set_group(
-            self.store, stream, group, retry=retry, lease_seconds=lease_seconds, on_dead=on_dead, lanes=lanes, by=by
+            self.store,
+            stream,
+            group,
+            retry=retry,
+            lease_seconds=lease_seconds,
+            on_dead=on_dead,
+            lanes=lanes,
+            max_in_flight=max_in_flight,
+            rate_per_second=rate_per_second,
+            by=by,
         )
 
     def pause(self, stream: str, group: str, *, reason: str | None = None, by: str | None = None) -> None:
@@ -496,6 +512,8 @@ class Log:
         schema: Mapping[str, Any] | None = None,
         retry: Retry | None = None,
         lease_seconds: float = LEASE_SECONDS,
+        max_in_flight: int | None = None,
+        rate_per_second: float | None = None,
         by: str | None = None,
     ) -> None:
         """Declare a job type: from now on its payloads must match this JSON Schema, and its jobs have this policy."""
@@ -507,6 +525,8 @@ class Log:
             schema=schema,
             retry=retry or Retry(),
             lease_seconds=lease_seconds,
+            max_in_flight=max_in_flight,
+            rate_per_second=rate_per_second,
             by=checks.author(by),
         )
 

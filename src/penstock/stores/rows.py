@@ -31,6 +31,8 @@ class GroupRow(Protocol):
     cap_seconds: float
     jitter: float
     max_age_seconds: float | None
+    max_in_flight: int | None
+    rate_per_second: float | None
     rewinds: int
     rewound_upto: int
     paused: bool
@@ -69,6 +71,7 @@ class LaneRow(GroupRow, CursorRow, Protocol):
     has_rows: bool
     rows_wait: bool
     has_dated: bool
+    in_flight: int
     last: int
     looked_at: datetime
 

@@ -14,7 +14,7 @@ from penstock.core.job import GROUP, LEASE_SECONDS, PRIORITIES, JobName, name_of
 from penstock.core.retry import Retry
 from penstock.errors import InvalidJob, MissingDependency
 from penstock.log import create_group, groups
-from penstock.log.change_group import set_policy
+from penstock.log.change_group import policy_of, set_policy
 from penstock.log.transact import look, transact
 from penstock.stores.base import Row, Store, Transaction
 
@@ -29,10 +29,14 @@ def declare(
     schema: Mapping[str, Any] | None,
     retry: Retry,
     lease_seconds: float,
+    max_in_flight: int | None = None,
+    rate_per_second: float | None = None,
     by: str,
 ) -> None:
     """Store what an app says of a type, and apply it to the groups that its streams have."""
-    wanted = check_settings(retry=retry, lease_seconds=lease_seconds)
+    wanted = check_settings(
+        retry=retry, lease_seconds=lease_seconds, max_in_flight=max_in_flight, rate_per_second=rate_per_second
+    )
 
     def work(tx: Transaction) -> None:
         changed = tx.rows(
@@ -41,6 +45,8 @@ def declare(
             job_type=job_type,
             schema=None if schema is None else orjson.dumps(schema, option=orjson.OPT_SORT_KEYS).decode(),
             lease_seconds=wanted.lease_seconds,
+            max_in_flight=wanted.max_in_flight,
+            rate_per_second=wanted.rate_per_second,
             now=tx.now(),
             **asdict(wanted.retry),
         )
@@ -49,7 +55,7 @@ def declare(
         for priority in PRIORITIES:
             stream = JobName(queue, priority, job_type).stream
             known = groups.find(tx, stream, GROUP)
-            if known is not None and (known.retry, known.lease_seconds) != (wanted.retry, wanted.lease_seconds):
+            if known is not None and policy_of(known.settings) != policy_of(wanted):
                 set_policy(tx, stream, GROUP, wanted, by)
 
     transact(store, work)
@@ -68,7 +74,12 @@ def _settings(row: Row | None) -> GroupSettings:
     if row is None:
         return check_settings(lease_seconds=LEASE_SECONDS)
     retry = Retry(row.max_attempts, row.base_seconds, row.factor, row.cap_seconds, row.jitter, row.max_age_seconds)
-    return check_settings(retry=retry, lease_seconds=row.lease_seconds)
+    return check_settings(
+        retry=retry,
+        lease_seconds=row.lease_seconds,
+        max_in_flight=row.max_in_flight,
+        rate_per_second=row.rate_per_second,
+    )
 
 
 # --- schemas ----------------------------------------------------------------------------------------------------------

@@ -122,6 +122,168 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, x.at, x.act
    and not exists (select 1 from penstock.attempt_log a
                     where a.group_id = x.group_id and a."offset" = e."offset" and a.range_action = x.replay);
 
+-- How much of a group may be in work at once, and how many events a second it may claim, over all workers.
+alter table penstock.groups add column if not exists max_in_flight integer check (max_in_flight > 0);
+alter table penstock.groups add column if not exists rate_per_second double precision check (rate_per_second > 0);
+
+-- What is left of a rate: tokens that grow with time. The name is that of a group, or of a job type.
+create table if not exists penstock.rates (
+  name   text primary key,
+  tokens double precision not null,
+  at     timestamptz not null
+);
+
+-- Claims look at limits, too; a claim in one statement is for groups without any.
+drop function if exists penstock.claim_look(text, text, timestamptz);
+create function penstock.claim_look(a_stream text, a_group text, at timestamptz)
+returns table (group_id integer, stream text, group_name text, ordering text, keyed boolean, lanes smallint,
+               starts bigint[], floor bigint, matched_before bigint, on_dead text, lease_seconds double precision,
+               max_attempts integer, base_seconds double precision, factor double precision,
+               cap_seconds double precision, jitter double precision, max_age_seconds double precision,
+               max_in_flight integer, rate_per_second double precision,
+               rewinds integer, rewound_upto bigint, paused boolean, pause_reason text, created_at timestamptz, bindings text,
+               circuit_opened_at timestamptz, delay_seconds double precision, probe_at timestamptz, last_error text,
+               error_code text, probe bigint, probe_expires_at timestamptz,
+               lane integer, cursor bigint, total bigint, last_lease bigint, last_was_range boolean,
+               last_done integer, last_was_clean boolean, open_ids bigint[], expired_ids bigint[], expires_at timestamptz,
+               has_returned boolean, returned_low bigint, has_rows boolean, rows_wait boolean, has_dated boolean,
+               in_flight bigint, last bigint, bounds bigint[], looked_at timestamptz)
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+  mine   integer;
+  g      record;
+  last   bigint;
+  bounds bigint[];
+begin
+  perform penstock.settings();
+  mine := penstock.take_turn(a_stream, a_group);
+  -- From here on every statement finds its events and rows in the order of an index and stops when it has enough. Left to
+  -- itself the planner takes a stream for a small part of the log, and reads and sorts all that waits.
+  perform set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true);
+  select one.*, (select coalesce(json_agg(json_build_object(
+                          'id', b.id, 'from_offset', b.from_offset, 'types', b.types, 'type_regex', b.type_regex,
+                          'headers', b.headers::text) order by b.from_offset, b.id), '[]')::text
+                   from penstock.bindings b where b.group_id = one.group_id) as bindings,
+         c.opened_at as circuit_opened_at, c.delay_seconds, c.probe_at, c.last_error, c.error_code, c.probe,
+         (select p.expires_at from penstock.leases p where p.id = c.probe and p.outcome is null) as probe_expires_at
+    into g from penstock.groups one left join penstock.circuits c on c.group_id = one.group_id
+   where one.group_id = mine;
+  if not found then
+    return;
+  end if;
+  select case when is_called then last_value else 0 end into last from penstock.events_offset_seq;
+  bounds := array(select penstock.announced());
+  at := coalesce(at, clock_timestamp());
+  return query
+  select g.group_id, g.stream, g.group_name, g.ordering, g.keyed, g.lanes, g.starts, g.floor, g.matched_before,
+         g.on_dead, g.lease_seconds, g.max_attempts, g.base_seconds, g.factor, g.cap_seconds, g.jitter,
+         g.max_age_seconds, g.max_in_flight, g.rate_per_second, g.rewinds, g.rewound_upto, g.paused, g.pause_reason, g.created_at, g.bindings,
+         g.circuit_opened_at, g.delay_seconds, g.probe_at, g.last_error, g.error_code, g.probe, g.probe_expires_at,
+         l.lane, c.high, c.total, n.id, n.was_range, n.done, n.clean, coalesce(o.open_ids, '{}'), coalesce(o.expired_ids, '{}'),
+         o.expires_at,
+         exists (select 1 from penstock.returned r where r.group_id = g.group_id),
+         (select min(r.low) from penstock.returned r where r.group_id = g.group_id and r.lanes = g.lanes and r.lane = l.lane),
+         exists (select 1 from penstock.deliveries d where d.group_id = g.group_id),
+         case when g.ordering is null
+              then (select true from penstock.deliveries d
+                     where d.group_id = g.group_id and d.state = 'PENDING' order by d.available_at limit 1)
+              else (select true from penstock.deliveries d
+                     where d.group_id = g.group_id and d.in_order and d.state in ('PENDING', 'CLAIMED')
+                       and d.bucket between l.lane * 256 / g.lanes and (l.lane + 1) * 256 / g.lanes - 1
+                     order by d.bucket, d.ordering_key, d."offset" limit 1) end is not null,  -- each by its own index
+         exists (select 1 from penstock.events e where e.stream = a_stream and e.available_at is not null),
+         o.in_flight, last, bounds, at
+    from generate_series(0, g.lanes - 1) as l(lane)
+    left join lateral (select f.high, f.total from penstock.leases f
+                        where f.group_id = g.group_id and f.lanes = g.lanes and f.lane = l.lane and f.fresh
+                        order by f.high desc limit 1) c on true
+    left join lateral (select f.id, f.offsets is null as was_range, f.members - f.released as done,
+                              f.published + f.dead = f.members as clean, f.open_before from penstock.leases f
+                        where f.group_id = g.group_id and f.lanes = g.lanes and f.lane = l.lane
+                        order by f.id desc limit 1) n on true
+    left join lateral (select array_agg(f.id order by f.id) as open_ids, min(f.expires_at) as expires_at,
+                              array_agg(f.id order by f.id) filter (where f.expires_at <= at) as expired_ids,
+                              coalesce(sum(f.members), 0) as in_flight
+                         from (select x.id, x.expires_at, x.outcome, x.members from penstock.leases x
+                                where x.id = any(n.open_before || n.id) offset 0) f where f.outcome is null) o on true
+   order by l.lane;
+end $$;
+
+create or replace function penstock.claim_first(
+  a_stream text, a_group text, at timestamptz, a_worker text, seconds double precision, most integer, secret bigint,
+  a_run bigint)
+returns table (id bigint, token bigint, group_id integer, binding bigint, low bigint, horizon bigint,
+               claimed_at timestamptz, expires_at timestamptz, last bigint,
+               "offset" bigint, event_id bytea, event_type text, payload bytea, content_type text, headers text,
+               metadata text, partition_key text, ordering_key text, available_at bytea, created_at bytea)
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off set lock_timeout = '30s' set jit = off as $$
+#variable_conflict use_column
+declare
+  mine  integer;
+  g     record;
+  lease bigint;
+  n     integer;
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    return;
+  end if;
+  mine := penstock.take_turn(a_stream, a_group);
+  select case when is_called then last_value else 0 end into last from penstock.events_offset_seq;
+  horizon := least(last, (select min(penstock.unfolded(bound, last)) from penstock.announced() bound));
+  at := coalesce(at, clock_timestamp());
+  -- The newest lease names those that were open before it; the one that reaches farthest has the cursor.
+  select one.group_id, one.lease_seconds, one.starts, one.ordering is not null or one.keyed as exclusive, c.high, c.total,
+         b.id as binding, coalesce(o.ids, '{}') as open_ids, coalesce(o.expired, false) as expired
+    into g
+    from penstock.groups one join penstock.bindings b on b.group_id = one.group_id
+    left join lateral (select f.high, f.total from penstock.leases f
+                        where f.group_id = one.group_id and f.lanes = 1 and f.lane = 0 and f.fresh
+                        order by f.high desc limit 1) c on true
+    left join lateral (select f.open_before || f.id as ids from penstock.leases f
+                        where f.group_id = one.group_id and f.lanes = 1 and f.lane = 0
+                        order by f.id desc limit 1) n on true
+    left join lateral (select array_agg(x.id order by x.id) as ids, bool_or(x.expires_at <= at) as expired
+                         from penstock.leases x where x.id = any(n.ids) and x.outcome is null) o on true
+   where one.group_id = mine and one.lanes = 1 and not one.paused
+     and one.max_in_flight is null and one.rate_per_second is null
+     and b.type_regex is null and b.headers is null
+     and not exists (select 1 from penstock.bindings two where two.group_id = one.group_id and two.id <> b.id)
+     and not exists (select 1 from penstock.circuits c where c.group_id = one.group_id)
+     and not exists (select 1 from penstock.returned r where r.group_id = one.group_id)
+     and not exists (select 1 from penstock.deliveries d where d.group_id = one.group_id)
+     and not exists (select 1 from penstock.events e where e.stream = a_stream and e.available_at is not null);
+  if g is null or g.expired or (g.exclusive and g.open_ids <> '{}') then
+    return;
+  end if;
+  low := coalesce(g.high, g.starts[1]);
+  lease := nextval('penstock.leases_id_seq');
+  return query
+  select lease, (lease << 20) | secret, g.group_id, g.binding, low, horizon, at,
+         at + make_interval(secs => coalesce(seconds, g.lease_seconds)), last,
+         e."offset", uuid_send(e.event_id), e.event_type, e.payload, e.content_type, e.headers::text, e.metadata::text,
+         e.partition_key, e.ordering_key, timestamptz_send(e.available_at), timestamptz_send(e.created_at)
+    from penstock.events e
+   where e.stream = a_stream and e."offset" > low and e."offset" <= horizon order by e."offset" limit most;
+  get diagnostics n = row_count;
+  if n = 0 then  -- not worth waiting for the disk
+    perform set_config('synchronous_commit', 'off', true);
+    return next;
+    return;
+  end if;
+  insert into penstock.leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
+                               replay, members, low, high, fresh, total, open_before, run)
+  overriding system value
+  values (lease, g.group_id, 0, 1, g.binding, (lease << 20) | secret, a_worker, at,
+          at + make_interval(secs => coalesce(seconds, g.lease_seconds)), 1, 0, n, low,
+          case when n < most then horizon
+               else (select e."offset" from penstock.events e
+                      where e.stream = a_stream and e."offset" > low and e."offset" <= horizon
+                      order by e."offset" offset most - 1 limit 1) end,
+          true, coalesce(g.total, 0) + n, g.open_ids, a_run);
+end $$;
+
+
 -- What an app has declared of a job type: the schema of its payloads, and the policy of its groups.
 create table if not exists penstock.job_types (
   queue           text not null,
@@ -134,6 +296,8 @@ create table if not exists penstock.job_types (
   cap_seconds     double precision not null,
   jitter          double precision not null,
   max_age_seconds double precision,
+  max_in_flight   integer,
+  rate_per_second double precision,
   declared_at     timestamptz not null,
   primary key (queue, job_type)
 );
@@ -221,7 +385,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
   select r.kind, r.rights, r.things from penstock.rights_until_0019() r
   union all
   values ('worker', 'insert, update, delete', 'penstock.job_notes, penstock.job_cancels, penstock.job_types, '
-                                           'penstock.schedules'),
+                                           'penstock.schedules, penstock.rates'),
          ('producer', 'select', 'penstock.job_types'),
          ('producer', 'execute',
           'function penstock.take_unique(text, text, text, uuid, double precision, timestamptz, boolean)')

@@ -103,10 +103,13 @@ select l.id, c."offset" from penstock.leases l
 
 -- name: jobs.declare
 -- What an app says of a type; no row if it was known like that.
-insert into penstock.job_types as t (queue, job_type, schema, lease_seconds, max_attempts, base_seconds, factor, cap_seconds, jitter, max_age_seconds, declared_at)
-values (%(queue)s, %(job_type)s, %(schema)s, %(lease_seconds)s, %(max_attempts)s, %(base_seconds)s, %(factor)s, %(cap_seconds)s, %(jitter)s, %(max_age_seconds)s, %(now)s)
+insert into penstock.job_types as t (queue, job_type, schema, lease_seconds, max_attempts, base_seconds, factor, cap_seconds, jitter, max_age_seconds,
+                             max_in_flight, rate_per_second, declared_at)
+values (%(queue)s, %(job_type)s, %(schema)s, %(lease_seconds)s, %(max_attempts)s, %(base_seconds)s, %(factor)s, %(cap_seconds)s, %(jitter)s, %(max_age_seconds)s,
+        %(max_in_flight)s, %(rate_per_second)s, %(now)s)
 on conflict (queue, job_type) do update
    set schema = excluded.schema, lease_seconds = excluded.lease_seconds, max_attempts = excluded.max_attempts, base_seconds = excluded.base_seconds, factor = excluded.factor, cap_seconds = excluded.cap_seconds, jitter = excluded.jitter, max_age_seconds = excluded.max_age_seconds,
+       max_in_flight = excluded.max_in_flight, rate_per_second = excluded.rate_per_second,
        declared_at = excluded.declared_at
  where t.schema is distinct from excluded.schema
     or t.lease_seconds is distinct from excluded.lease_seconds
@@ -116,7 +119,26 @@ on conflict (queue, job_type) do update
     or t.cap_seconds is distinct from excluded.cap_seconds
     or t.jitter is distinct from excluded.jitter
     or t.max_age_seconds is distinct from excluded.max_age_seconds
+    or t.max_in_flight is distinct from excluded.max_in_flight
+    or t.rate_per_second is distinct from excluded.rate_per_second
 returning queue;
 
 -- name: jobs.type
 select * from penstock.job_types where queue = %(queue)s and job_type = %(job_type)s;
+
+-- name: limits.lock_type
+-- The limits of a job type, locked: its groups are claimed from side by side.
+select max_in_flight, rate_per_second from penstock.job_types where queue = %(queue)s and job_type = %(job_type)s for update;
+
+-- name: limits.in_flight
+-- How many jobs of a type are in work.
+select coalesce(sum(o.members), 0)::bigint as in_flight from penstock.open_lease o
+ where o.group_id = any(array(select group_id from penstock.groups
+                               where stream = any(%(streams)s::text[]) and group_name = 'workers'));
+
+-- name: limits.tokens
+select tokens, at as filled_at from penstock.rates where name = %(name)s;
+
+-- name: limits.spend
+insert into penstock.rates (name, tokens, at) values (%(name)s, %(tokens)s, %(now)s)
+on conflict (name) do update set tokens = excluded.tokens, at = excluded.at;

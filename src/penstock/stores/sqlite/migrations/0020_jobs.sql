@@ -347,6 +347,17 @@ select g.stream, g.group_name, e."offset", e.event_id, e.event_type, x.at, x.act
    and not exists (select 1 from penstock_attempt_log a
                     where a.group_id = g.group_id and a."offset" = e."offset" and a.range_action = x.replay);
 
+-- How much of a group may be in work at once, and how many events a second it may claim, over all workers.
+alter table penstock_groups add column max_in_flight integer check (max_in_flight > 0);
+alter table penstock_groups add column rate_per_second real check (rate_per_second > 0);
+
+-- What is left of a rate: tokens that grow with time. The name is that of a group, or of a job type.
+create table if not exists penstock_rates (
+  name   text primary key,
+  tokens real not null,
+  at     integer not null
+);
+
 -- What an app has declared of a job type: the schema of its payloads, and the policy of its groups.
 create table if not exists penstock_job_types (
   queue           text not null,
@@ -359,6 +370,8 @@ create table if not exists penstock_job_types (
   cap_seconds     real not null,
   jitter          real not null,
   max_age_seconds real,
+  max_in_flight   integer,
+  rate_per_second real,
   declared_at     integer not null,
   primary key (queue, job_type)
 ) without rowid;

@@ -4,7 +4,8 @@ update penstock_groups set paused = :paused, pause_reason = :reason where group_
 -- name: group.policy
 update penstock_groups
    set lease_seconds = :lease_seconds, max_attempts = :max_attempts, base_seconds = :base_seconds,
-       factor = :factor, cap_seconds = :cap_seconds, jitter = :jitter, max_age_seconds = :max_age_seconds, on_dead = :on_dead
+       factor = :factor, cap_seconds = :cap_seconds, jitter = :jitter, max_age_seconds = :max_age_seconds, on_dead = :on_dead,
+       max_in_flight = :max_in_flight, rate_per_second = :rate_per_second
  where group_id = :group_id;
 
 -- name: group.delete

@@ -38,6 +38,8 @@ select g.*, lane, cursor, total, last_lease, last_was_range, last_done, last_was
                   and bucket between lane * 256 / g.lanes and (lane + 1) * 256 / g.lanes - 1) as rows_wait,
        exists (select 1 from penstock_events indexed by penstock_events_delayed
                 where stream = :stream and available_at is not null) as has_dated,
+       (select coalesce(sum(o.members), 0) from json_each(candidates) j cross join penstock_leases o on o.id = j.value
+         where o.outcome is null) as in_flight,
        coalesce((select seq from sqlite_sequence where name = 'penstock_events'), 0) as last, :now as looked_at
   from newest cross join g order by lane;
 

@@ -99,10 +99,13 @@ select l.id, c."offset" from json_each(:ids) i join penstock_leases l on l.id = 
 
 -- name: jobs.declare
 -- What an app says of a type; no row if it was known like that.
-insert into penstock_job_types as t (queue, job_type, schema, lease_seconds, max_attempts, base_seconds, factor, cap_seconds, jitter, max_age_seconds, declared_at)
-values (:queue, :job_type, :schema, :lease_seconds, :max_attempts, :base_seconds, :factor, :cap_seconds, :jitter, :max_age_seconds, :now)
+insert into penstock_job_types as t (queue, job_type, schema, lease_seconds, max_attempts, base_seconds, factor, cap_seconds, jitter, max_age_seconds,
+                             max_in_flight, rate_per_second, declared_at)
+values (:queue, :job_type, :schema, :lease_seconds, :max_attempts, :base_seconds, :factor, :cap_seconds, :jitter, :max_age_seconds,
+        :max_in_flight, :rate_per_second, :now)
 on conflict (queue, job_type) do update
    set schema = excluded.schema, lease_seconds = excluded.lease_seconds, max_attempts = excluded.max_attempts, base_seconds = excluded.base_seconds, factor = excluded.factor, cap_seconds = excluded.cap_seconds, jitter = excluded.jitter, max_age_seconds = excluded.max_age_seconds,
+       max_in_flight = excluded.max_in_flight, rate_per_second = excluded.rate_per_second,
        declared_at = excluded.declared_at
  where t.schema is not excluded.schema
     or t.lease_seconds is not excluded.lease_seconds
@@ -112,7 +115,27 @@ on conflict (queue, job_type) do update
     or t.cap_seconds is not excluded.cap_seconds
     or t.jitter is not excluded.jitter
     or t.max_age_seconds is not excluded.max_age_seconds
+    or t.max_in_flight is not excluded.max_in_flight
+    or t.rate_per_second is not excluded.rate_per_second
 returning queue;
 
 -- name: jobs.type
 select * from penstock_job_types where queue = :queue and job_type = :job_type;
+
+-- name: limits.lock_type
+-- The limits of a job type, locked: its groups are claimed from side by side.
+select max_in_flight, rate_per_second from penstock_job_types where queue = :queue and job_type = :job_type;
+
+-- name: limits.in_flight
+-- How many jobs of a type are in work.
+select coalesce(sum(o.members), 0) as in_flight from penstock_leases o indexed by penstock_leases_open
+ where o.group_id in (select group_id from penstock_groups
+                       where stream in (select value from json_each(:streams)) and group_name = 'workers')
+   and o.outcome is null;
+
+-- name: limits.tokens
+select tokens, at as filled_at from penstock_rates where name = :name;
+
+-- name: limits.spend
+insert into penstock_rates (name, tokens, at) values (:name, :tokens, :now)
+on conflict (name) do update set tokens = excluded.tokens, at = excluded.at;

@@ -1,0 +1,102 @@
+"""Start the engine that an app runs on; engines are imported when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.declare.job import scheduled
+from penstock.declare.locate import reference_of
+from penstock.declare.pipeline import check_local
+from penstock.engine.outcome import Outcome, check_processes
+from penstock.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from penstock.app import App
+
+
+class Submit(NamedTuple):
+    """What is passed on to Spark, as spark-submit has it."""
+
+    master: str | None = None
+    conf: Mapping[str, str] = {}
+    py_files: Sequence[str] = ()
+    archives: Sequence[str] = ()
+    files: Sequence[str] = ()
+
+
+class Launch(NamedTuple):
+    """How an app is to be run."""
+
+    engine: str
+    until_drained: bool
+    processes: int
+    spark: Any  # a session
+    submit: Submit
+
+
+def launch(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
+    """Run an app, or some of its groups, until it is stopped or drained."""
+    if how.engine not in ("spark", "local"):
+        raise InvalidInput(f'engine is "spark" or "local", not {how.engine!r}.')
+    if how.engine == "local" and (how.spark is not None or any(how.submit)):
+        raise InvalidInput("master, spark, conf, py_files, archives and files are options of the Spark engine.")
+    check_processes(how.processes)
+    app.chosen(groups)  # before anything is started
+    if app.jobs and not groups and (how.engine == "spark" or how.processes > 1):
+        where = "on Spark" if how.engine == "spark" else "in several processes"
+        raise InvalidInput(
+            f"The app {app.name!r} declares jobs, which do not run {where}: run them with `penstock worker`, "
+            "and name the other groups here."
+        )
+    return _on_spark(app, how, groups) if how.engine == "spark" else _locally(app, how, groups)
+
+
+def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
+    if how.processes > 1:
+        raise InvalidInput("processes is an option of the local engine; Spark uses its own slots.")
+    from penstock.spark.run import Submit as SparkSubmit
+    from penstock.spark.run import run_spark
+
+    master, conf, *files = how.submit
+    with app.open() as log:
+        return run_spark(
+            log,
+            app.chosen(groups),
+            app.chosen_pipelines(groups),
+            app.chosen_queries(groups),
+            name=app.name,
+            submit=SparkSubmit(master, dict(conf), *files),
+            spark=how.spark,
+            until_drained=how.until_drained,
+        )
+
+
+def _locally(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
+    subscriptions = app.chosen(groups)
+    check_local([*app.chosen_pipelines(groups), *app.chosen_queries(groups)])
+    if how.processes > 1:
+        from penstock.engine.local.pool import run_pool
+
+        app.open().close()  # report database problems once, here, not in every process
+        return run_pool(
+            reference_of(app, subscriptions),
+            type(app),
+            subscriptions,
+            processes=how.processes,
+            url=app.url,
+            until_drained=how.until_drained,
+            name=app.name,
+        )
+    from penstock.engine.foreground import run_local
+
+    jobs = [] if groups else app.jobs
+    with app.open() as log:
+        return run_local(
+            log,
+            subscriptions,
+            jobs,
+            scheduled(app.schedules, jobs),
+            until_drained=how.until_drained,
+            app=app.name,
+        )

@@ -23,6 +23,7 @@ FAMILIES = (
     "run",
     "runs",
     "jobs",
+    "schedules",
     "operate",
     "readers",
     "doctor",

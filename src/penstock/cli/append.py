@@ -79,7 +79,7 @@ def append(
 def read_payload(given: str | None, content_type: str | None = None) -> Any:
     """The payload that an option names: JSON, a file, or standard input."""
     if given is None:
-        raise MissingField("payload is missing: pass --payload, or --jsonl for many events.")
+        raise MissingField("payload is missing: pass --payload.")
     raw: str | bytes = given
     try:
         if given == "-":

@@ -59,9 +59,18 @@ group = typer.Typer(
 )
 root.add_typer(group, rich_help_panel=OPERATE, epilog="Example: penstock group create orders fraud --types 'order.*'")
 
+schedule = typer.Typer(
+    name="schedule",
+    cls=help.Group,
+    help="Jobs that are submitted by the clock.",
+    rich_markup_mode=None,
+)
+root.add_typer(schedule, rich_help_panel=OPERATE, epilog="Example: penstock schedule run nightly")
+
 
 @root.callback(invoke_without_command=True)
 @group.callback(invoke_without_command=True)
+@schedule.callback(invoke_without_command=True)
 def start(
     ctx: typer.Context,
     url: Url = None,

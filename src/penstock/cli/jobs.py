@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import orjson
 import typer
 
 from penstock.cli import output
@@ -171,4 +172,8 @@ def _table(found: list[Job]) -> RenderableType:
 def _in_full(job: Job) -> RenderableType:
     document = {name: value for name, value in _document(job).items() if value is not None}
     width = max(map(len, document))
-    return "\n".join(f"{name.rjust(width)}  {output.plain(value)}" for name, value in document.items())
+    return "\n".join(f"{name.rjust(width)}  {_text(value)}" for name, value in document.items())
+
+
+def _text(value: Any) -> str:
+    return output.plain(orjson.dumps(value).decode() if isinstance(value, dict | list) else value)

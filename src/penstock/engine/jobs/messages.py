@@ -56,6 +56,7 @@ class Outcomes:
     results: dict[tuple[int, int], str] = field(default_factory=dict)
     effects: dict[tuple[int, int], Recorded] = field(default_factory=dict)
     progress: dict[tuple[int, int], tuple[float | None, str | None]] = field(default_factory=dict)
+    seconds: float = 0.0  # that the jobs took, one after the other
 
     def __bool__(self) -> bool:
         return bool(self.ended or self.progress)

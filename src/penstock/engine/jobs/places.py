@@ -46,6 +46,7 @@ class Places:
         self._filled = threading.Condition(self._lock)
         self._queue: deque[Waiting] = deque()
         self._running: dict[tuple[int, int], list[bool]] = {}  # whether each should end
+        self._began = [0.0] * job.policy.concurrency  # by slot
         self._unwanted: set[tuple[int, int]] = set()  # cancelled before they have begun
         self._outcomes = Outcomes()
         self._messages: list[Any] = []  # to be sent before the outcomes
@@ -115,6 +116,7 @@ class Places:
         self._unwanted.discard((one.batch, one.place))
         self._running[one.batch, one.place] = flag
         self._slots[slot] = number_of(one.batch, one.place)
+        self._began[slot] = time.perf_counter()
         return flag
 
     def _context(self, one: Waiting, flag: list[bool]) -> JobContext:
@@ -159,6 +161,7 @@ class Places:
             else:
                 (outcomes.dead if invalid or is_a(error, Permanent) else outcomes.failed)[job] = failure
             outcomes.ended.append(job)
+            outcomes.seconds += time.perf_counter() - self._began[slot]
             self._slots[slot] = 0
             del self._running[job]
         self._pending.set()

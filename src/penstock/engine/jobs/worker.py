@@ -225,11 +225,10 @@ class JobWorker:
         watched.poll(1000 * max(0.0, min(self._next_beat - time.monotonic(), waits)))
 
     def _receive(self) -> None:
-        ended, busy = 0, bool(self._desk.batches)
         while self._process is not None and (message := self._process.pump(0)) is not None:
             match message:
                 case Outcomes():
-                    ended += len(message.ended)
+                    self._pace.ran(len(message.ended), message.seconds)
                     for job in message.ended:
                         self._doomed.pop(job, None)
                     self._desk.note(message)
@@ -237,7 +236,6 @@ class JobWorker:
                     self._given_back(message)
                 case Died():
                     self._died(fingerprint.of_text("process_died", f"process_died: {message}"))
-        self._pace.passed(ended, busy=busy)
 
     def _settle(self) -> None:
         """Settle what is finished; ask a batch back whose first jobs have waited too long for the others."""

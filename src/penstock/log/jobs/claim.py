@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from penstock.core.batch import Claimed, Event, Events
 from penstock.core.columns import unpack
@@ -22,11 +22,21 @@ from penstock.log.jobs.types import ensure_group
 from penstock.log.lease import Lease
 from penstock.log.settle import settle_in
 from penstock.log.transact import look as looking
-from penstock.log.transact import transact
+from penstock.log.transact import repeat, transact
 from penstock.stores.base import Row, Store, Transaction
 
-_REAP_EVERY: Final = timedelta(seconds=1)
+_REAP_SECONDS: Final = 1.0
 MOST_JOBS: Final = 1_000  # in one claim
+
+
+class Due(NamedTuple):
+    """`jobs.due`: a stream with a job to claim, now or later."""
+
+    stream: str
+    has_group: bool
+    paused: bool
+    offset: int | None  # of its first job that is due
+    later_at: Any = None  # as the store has it
 
 
 class JobClaims:
@@ -36,7 +46,7 @@ class JobClaims:
         self._store = store
         self._claims = claims
         self._held = held
-        self._reaped: datetime | None = None
+        self._reaped: float | None = None  # when, by whatever clock
 
     def claim(
         self, worker: Any, types: Any, queue: Any, lease_seconds: float | None, limit: Any, run: int | None = None
@@ -67,9 +77,11 @@ class JobClaims:
         names = [check_name(one, "type") for one in types]
         return [check_job_name(one, where, priority).stream for one in names for priority in PRIORITIES]
 
-    def due(self, streams: Sequence[str]) -> list[Row]:
+    def due(self, streams: Sequence[str]) -> list[Due]:
         """Return those of the streams that have a job to claim, in the order in which they are to be claimed from."""
-        return looking(self._store, lambda tx: _ranked(tx.rows("jobs.due", streams=list(streams), now=tx.now())))
+        store = self._store
+        rows = repeat(lambda: store.only("jobs.due", streams=list(streams), now=store.told_now))
+        return _ranked([Due(*row) for row in rows])
 
     # --- for engines ---------------------------------------------------------------------------------------------
 
@@ -114,13 +126,13 @@ class JobClaims:
 
         return looking(self._store, work)
 
-    def _ensure(self, row: Row) -> None:
+    def _ensure(self, row: Any) -> None:
         if not row.has_group:
             transact(self._store, lambda tx: ensure_group(tx, row.stream))
 
     # --- one by one ----------------------------------------------------------------------------------------------
 
-    def _take(self, row: Row, worker: str, lease_seconds: float | None, limit: int, run: int | None) -> list[Job]:
+    def _take(self, row: Any, worker: str, lease_seconds: float | None, limit: int, run: int | None) -> list[Job]:
         self._ensure(row)
         if limit == 1:
             lease = self._claims.claim(row.stream, GROUP, 1, 1, worker, lease_seconds, run)
@@ -162,8 +174,9 @@ class JobClaims:
 
     def _reap(self, streams: Sequence[str], *, now: bool = False) -> bool:
         """Take back expired jobs, once a second or `now`, so that they keep their place; whether any was."""
-        at = looking(self._store, Transaction.now)
-        if not now and self._reaped is not None and at - self._reaped < _REAP_EVERY:
+        told = self._store.told_now
+        at = time.monotonic() if told is None else told.timestamp()
+        if not now and self._reaped is not None and 0 <= at - self._reaped < _REAP_SECONDS:
             return False
         self._reaped = at
         return reap.reap(self._store, named=[(stream, GROUP) for stream in streams]) > 0
@@ -176,11 +189,11 @@ def _sooner(idle: Idle, other: Idle) -> Idle:
     return replace(idle, until=other.until, seconds=other.seconds)
 
 
-def _ranked(rows: Sequence[Row]) -> list[Row]:
+def _ranked(rows: Sequence[Any]) -> list[Any]:
     return sorted((row for row in rows if row.offset is not None and not row.paused), key=_rank)
 
 
-def _rank(row: Row) -> tuple[int, int]:
+def _rank(row: Any) -> tuple[int, int]:
     name = name_of(row.stream)
     assert name is not None
     return -name.priority, row.offset

@@ -319,6 +319,40 @@ create table if not exists penstock.schedules (
   last_job     uuid
 );
 
+-- Of these streams: where their first job to claim is, and when another will be due. A stream without its group has never
+-- been claimed from. Of very many due rows only the first thousand, by time, are looked at.
+create or replace function penstock.jobs_due(streams text[], at timestamptz)
+returns table (stream text, has_group boolean, paused boolean, "offset" bigint, later_at timestamptz)
+language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
+#variable_conflict use_column
+begin
+  perform penstock.settings();
+  at := coalesce(at, clock_timestamp());
+  return query
+  select s.stream, g.group_id is not null as has_group, coalesce(g.paused, false) as paused,
+         least(n."offset", r."offset", b."offset") as "offset", least(r.later_at, b.later_at) as later_at
+    from unnest(streams) as s(stream)
+    left join penstock.groups g on g.stream = s.stream and g.group_name = 'workers'
+    left join lateral (select f.high from penstock.leases f
+                        where f.group_id = g.group_id and f.lanes = 1 and f.lane = 0 and f.fresh
+                        order by f.high desc limit 1) c on true
+    left join lateral (select e."offset" from penstock.events e
+                        where e.stream = s.stream and e."offset" > coalesce(c.high, g.starts[1], 0)
+                        order by e."offset" limit 1) n on true
+    left join lateral (select min(d."offset") as "offset",
+                              (select l.available_at from penstock.deliveries l
+                                where l.group_id = g.group_id and l.state = 'PENDING' and l.available_at > at
+                                order by l.available_at limit 1) as later_at
+                         from (select "offset" from penstock.deliveries
+                                where group_id = g.group_id and state = 'PENDING' and available_at <= at
+                                order by available_at limit 1000) d) r on true
+    left join lateral (select min(low) filter (where available_at <= at) + 1 as "offset",
+                              min(available_at) filter (where available_at > at) as later_at
+                         from penstock.returned where group_id = g.group_id) b on true
+   where n."offset" is not null or r."offset" is not null or b."offset" is not null or r.later_at is not null
+      or b.later_at is not null;
+end $$;
+
 -- What a job says of itself: how far it is, and what it returned.
 create table if not exists penstock.job_notes (
   "offset"   bigint primary key,

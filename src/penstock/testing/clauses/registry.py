@@ -10,7 +10,16 @@ from functools import cache
 from penstock.testing.clauses.bench import Bench
 
 Check = Callable[[Bench], None]
-PAGES = ("page_000", "page_000_rules", "page_001", "page_002", "page_002_rules", "page_003")
+PAGES = (
+    "page_000",
+    "page_000_rules",
+    "page_001",
+    "page_002",
+    "page_002_rules",
+    "page_003",
+    "page_004",
+    "page_004_workers",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def conformance(
     session: Session,
     *,
     page: Annotated[
-        str | None, typer.Option("--page", help="Only the clauses of this page: 000 to 003.", show_default=False)
+        str | None, typer.Option("--page", help="Only the clauses of this page: 000 to 004.", show_default=False)
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="List only what does not hold.")] = False,
 ) -> None:

@@ -35,3 +35,13 @@ def test_a_clause_without_a_check_is_noticed(tmp_path: Path) -> None:
 def test_a_clause_that_is_not_listed_is_noticed(tmp_path: Path) -> None:
     found = problems(project(tmp_path, "| 000-1 | a new event is PENDING | checked |\n", '@clause("000-1", "…")\n'))
     assert "docs/reference/clauses.md does not list 000-2" in found
+
+
+@pytest.mark.shows("K51")
+def test_a_planned_clause_of_a_finished_page_is_noticed(tmp_path: Path) -> None:
+    complete = (ROOT / "docs" / "reference" / "clauses.md").read_text()
+    row = next(line for line in complete.splitlines() if line.startswith("| 004-7 |"))
+    planned = complete.replace(row, "| 004-7 | many jobs | planned: jobs |")
+    found = problems(project(tmp_path, planned, '@clause("000-1", "…")\n'))
+    assert "004-7 is called planned, but its page is finished" in found
+    assert not any("003-10" in one for one in found), "connectors may be planned"

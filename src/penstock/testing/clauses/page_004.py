@@ -62,7 +62,7 @@ def claimed_is_in_progress(b: Bench) -> None:
     assert claim(b).id == job and status(b, job)[0] == "CLAIMED"
 
 
-@clause("004-3", "a job without heartbeats is unclaimed again after its time")
+@clause("004-3", "a job whose heartbeats stop is unclaimed again")
 def timed_out_is_unclaimed(b: Bench) -> None:
     job = submit(b)
     claim(b)
@@ -91,7 +91,7 @@ def exhausted_leaves_the_queue(b: Bench) -> None:
 # --- submit -----------------------------------------------------------------------------------------------------------
 
 
-@clause("004-6", "a producer submits a type, a payload and, if it likes, a number of attempts")
+@clause("004-6", "a producer submits a type, a payload and optionally a number of attempts")
 def submit_a_job(b: Bench) -> None:
     plain = b.log.submit(b.stream, {"to": "ada"})
     often = b.log.submit(b.stream, {"to": "bob"}, max_attempts=7)
@@ -125,7 +125,7 @@ def new_job(b: Bench) -> None:
 # --- claim ------------------------------------------------------------------------------------------------------------
 
 
-@clause("004-10", "a worker claims a job by its own name and, if it likes, the types it can do")
+@clause("004-10", "a worker claims a job with its name and optionally a list of types")
 def claim_a_job(b: Bench) -> None:
     mail = b.log.submit(f"{b.stream}:mail", {}, queue=b.stream).id
     report = b.log.submit(f"{b.stream}:report", {}, queue=b.stream).id
@@ -218,7 +218,7 @@ def complete_a_job(b: Bench) -> None:
     assert status(b, job) == ("PUBLISHED", 1)
 
 
-@clause("004-21", "a completed job is not in the queue any more")
+@clause("004-21", "a completed job is no longer in the queue")
 def completed_is_gone(b: Bench) -> None:
     job, other = submit(b), submit(b)
     b.log.complete_job(claim(b).id, "worker-1")
@@ -240,7 +240,7 @@ def completed_are_counted(b: Bench) -> None:
 # --- expiry -----------------------------------------------------------------------------------------------------------
 
 
-@clause("004-23", "a claim without heartbeats expires, whether anybody submits or claims or not")
+@clause("004-23", "a claim without heartbeats expires, even if nobody submits or claims")
 def claims_expire(b: Bench) -> None:
     job = submit(b)
     claim(b)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from penstock.declare.job import scheduled
+from penstock.declare.job import JobType, ScheduledJob, scheduled
 from penstock.declare.locate import reference_of
-from penstock.declare.pipeline import check_local
+from penstock.declare.pipeline import Pipeline, check_local
+from penstock.declare.query import Query
+from penstock.declare.subscription import Subscription
 from penstock.engine.outcome import Outcome, check_processes
 from penstock.errors import InvalidInput
+from penstock.log.log import Log
 
-if TYPE_CHECKING:
-    from penstock.app import App
+
+class App(Protocol):
+    """An app, as far as it is run."""
+
+    name: str
+    url: str | None
+    jobs: list[JobType]
+    schedules: list[ScheduledJob]
+
+    def open(self) -> Log: ...
+    def chosen(self, groups: Sequence[str] | None = None) -> list[Subscription]: ...
+    def chosen_pipelines(self, groups: Sequence[str] | None = None) -> list[Pipeline]: ...
+    def chosen_queries(self, groups: Sequence[str] | None = None) -> list[Query]: ...
 
 
 class Submit(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import orjson
 
@@ -34,6 +34,21 @@ class GroupSettings:
     headers: Mapping[str, str] | None
     max_in_flight: int | None = None
     rate_per_second: float | None = None
+
+
+class GroupOptions(TypedDict, total=False):
+    """The settings of a group as they are passed to `create_group`; all of them have defaults."""
+
+    retry: Retry | None
+    lease_seconds: float
+    ordering: str | None  # "key": the events of a key in order
+    keyed: bool  # state by key without order
+    on_dead: str  # "continue", or "halt": what a dead letter does to its key
+    types: Sequence[str] | None
+    headers: Mapping[str, str] | None
+    lanes: int | None  # slices of the keys
+    max_in_flight: int | None  # events in work at a time, over all workers
+    rate_per_second: float | None  # events that are claimed, over all workers
 
 
 def check_settings(

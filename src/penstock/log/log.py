@@ -11,7 +11,7 @@ from penstock.core import limits
 from penstock.core.batch import Event
 from penstock.core.columns import RowColumns
 from penstock.core.event import Appended, AppendedMany, EventFields
-from penstock.core.group import Group, Position, check_settings
+from penstock.core.group import Group, GroupOptions, Position, check_settings
 from penstock.core.job import LEASE_SECONDS, QUEUE, Job, check_job_name
 from penstock.core.lease import Idle, LeaseRow, Settled, Settlement
 from penstock.core.retry import Retry
@@ -123,40 +123,15 @@ class Log:
     # --- groups --------------------------------------------------------------------------------------------------
 
     def create_group(
-        self,
-        stream: str,
-        group: str,
-        *,
-        start: Position = "beginning",
-        retry: Retry | None = None,
-        lease_seconds: float = limits.LEASE_SECONDS,
-        ordering: str | None = None,
-        keyed: bool = False,
-        on_dead: str = "continue",
-        types: Sequence[str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        lanes: int | None = None,
-        max_in_flight: int | None = None,
-        rate_per_second: float | None = None,
+        self, stream: str, group: str, *, start: Position = "beginning", **settings: Unpack[GroupOptions]
     ) -> Group:
         """Create a group; the same call again returns it, different settings raise `GroupExists`.
 
-        A group with `ordering="key"`, or `keyed` (state without order), is split into lanes. Over all workers, at most
-        `max_in_flight` events are claimed at a time, and `rate_per_second` a second.
+        Its settings are `retry`, `lease_seconds`, `ordering`, `keyed`, `on_dead`, `types`, `headers`, `lanes`,
+        `max_in_flight` and `rate_per_second`. A group with `ordering="key"`, or `keyed` (state without order), is split
+        into lanes. Over all workers, at most `max_in_flight` events are in work, and `rate_per_second` claimed a second.
         """
-        settings = check_settings(
-            retry=retry,
-            lease_seconds=lease_seconds,
-            ordering=ordering,
-            keyed=keyed,
-            on_dead=on_dead,
-            types=types,
-            headers=headers,
-            lanes=lanes,
-            max_in_flight=max_in_flight,
-            rate_per_second=rate_per_second,
-        )
-        return create_group.create(self.store, stream, group, start, settings)
+        return create_group.create(self.store, stream, group, start, check_settings(**settings))
 
     def declare_group(
         self, stream: str, group: str, *, start: Position = "beginning", by: str | None = None, **settings: Any

@@ -12,6 +12,7 @@ import penstock
 from penstock.testing import VirtualClock
 from tests.support.jobs import types_claimed
 from tests.support.logs import MakeLog
+from tests.support.raw_sql import raw
 
 
 def claim(log: penstock.Log, worker: str = "w-1", types: list[str] | None = None) -> penstock.Job:
@@ -340,3 +341,36 @@ def test_bad_claims_are_refused(log: penstock.Log) -> None:
             log.claim_jobs(given.pop("worker"), **given)  # type: ignore[arg-type]
     assert log.claim_job("w", []) is None
     assert log.job(log.jobs()[0].id).attempts == 0
+
+
+@pytest.mark.shows("J17")
+def test_a_cancel_ends_one_life_of_a_job(log: penstock.Log) -> None:
+    log.submit("a", {})
+    job = claim(log)
+    log.cancel_job(job.id)
+    log.fail_job(job.id, "w-1", error=penstock.Permanent("cancelled"))
+    log.redrive(job.stream, "workers", event_ids=[job.id])
+    again = claim(log)
+    assert (again.id, log.heartbeat(job.id, "w-1")) == (job.id, "extended")
+    log.cancel_job(job.id)
+    assert log.heartbeat(job.id, "w-1") == "cancel"
+
+
+@pytest.mark.shows("J06", "K48")
+def test_waiting_jobs_are_never_pruned_and_notes_leave_with_their_job(log: penstock.Log) -> None:
+    log.append("orders", {}, type="t")
+    first = log.submit("a", {}, unique="k")
+    assert log.prune(first.stream, upto=10**6).count == 0, "nobody has claimed from it"
+    job = claim(log)
+    log.heartbeat(job.id, "w-1", progress=0.5)
+    log.heartbeat(job.id, "w-1", message="half")
+    assert (log.job(job.id).progress, log.job(job.id).message) == (0.5, "half")
+    waiting = log.submit("a", {})
+    log.complete_job(job.id, "w-1", result=1)
+    assert log.prune(first.stream, upto=10**6).count == 1
+    assert [one.id for one in log.jobs()] == [waiting.id]
+    prefix = "penstock_" if log.store.kind == "sqlite" else "penstock."
+    with raw(log.store.url) as sql:
+        for table in ("job_notes", "job_cancels", "job_unique"):
+            assert sql(f"select * from {prefix}{table}") == [], table
+    assert not log.submit("a", {}, unique="k").duplicate

@@ -97,6 +97,7 @@ def test_schedules_are_suspended_resumed_run_changed_and_deleted(clocked: pensto
     [
         ("61 * * * *", "UTC"),
         ("* * * *", "UTC"),
+        ("0 0 3 * * *", "UTC"),
         ("0 0 31 2 *", "UTC"),  # never
         ("nonsense", "UTC"),
         ("", "UTC"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
@@ -147,7 +148,10 @@ def _document(job: Job) -> dict[str, Any]:
         "created_at finished_at progress message result error error_code reason"
     )
     document = {name: getattr(job, name) for name in names.split()}
-    return document | {"payload": job.json()}
+    try:
+        return document | {"payload": job.json()}
+    except ValueError:
+        return document | {"payload_base64": base64.b64encode(job.payload).decode()}
 
 
 def _table(found: list[Job]) -> RenderableType:

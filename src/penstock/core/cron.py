@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.errors import InvalidSchedule, MissingDependency
 
+_FIELDS = 5  # minute, hour, day, month, weekday
+
 
 def runs_after(cron: str, tz: str, moment: datetime) -> Iterator[datetime]:
     """Yield the times, in UTC, at which a schedule runs after a moment; `InvalidSchedule` if it is not understood.
@@ -22,6 +24,8 @@ def runs_after(cron: str, tz: str, moment: datetime) -> Iterator[datetime]:
         from cronsim import CronSim, CronSimError
     except ImportError as error:
         raise MissingDependency("Schedules need pip install 'penstock[jobs]'.") from error
+    if not isinstance(cron, str) or len(cron.split()) != _FIELDS:
+        raise InvalidSchedule(f"{str(cron)[:60]!r} is not a cron expression of five fields.")
     try:
         times = CronSim(cron, moment.astimezone(_zone(tz)))
     except (CronSimError, TypeError, AttributeError) as error:

@@ -147,6 +147,11 @@ class Group:
         return self.ordered or self.keyed
 
     @property
+    def limited(self) -> bool:
+        """Whether claims are limited over all workers."""
+        return self.max_in_flight is not None or self.rate_per_second is not None
+
+    @property
     def of_jobs(self) -> bool:
         """Whether its events are jobs: rows and ranges are claimed in the order of their offsets."""
         return self.stream.startswith(PREFIX)

@@ -112,7 +112,7 @@ def claim_in(
             idle = Idle(again, horizon=end, end=end, seconds=wait, unavailable=why or "unavailable")
             return _idle(tx, idle, alone=alone)
         limit, read = 1, None  # another statement follows: the lease is recorded as the probe
-    allowed = limits_of.allowance(tx, group, lanes, now)
+    allowed = limits_of.allowance(tx, group, lanes, now) if group.limited else None
     if allowed is not None:
         if allowed.count < 1:
             wait = max(0.0, (allowed.again - now).total_seconds())

@@ -31,10 +31,8 @@ class Allowance:
             tx.run("limits.spend", name=self.name, tokens=self.tokens - members, now=now)
 
 
-def allowance(tx: Transaction, group: Group, lanes: Sequence[LaneRow], now: datetime) -> Allowance | None:
-    """Return what a locked group may claim; None if it has no limits."""
-    if group.max_in_flight is None and group.rate_per_second is None:
-        return None
+def allowance(tx: Transaction, group: Group, lanes: Sequence[LaneRow], now: datetime) -> Allowance:
+    """Return what a locked group with limits may claim."""
     most, rate = group.max_in_flight, group.rate_per_second
     name, in_flight = f"{group.stream}/{group.group_name}", sum(lane.in_flight for lane in lanes)
     job = name_of(group.stream)

@@ -129,7 +129,7 @@ class Log:
 
         Its settings are `retry`, `lease_seconds`, `ordering`, `keyed`, `on_dead`, `types`, `headers`, `lanes`,
         `max_in_flight` and `rate_per_second`. A group with `ordering="key"`, or `keyed` (state without order), is split
-        into lanes. Over all workers, at most `max_in_flight` events are in work, and `rate_per_second` claimed a second.
+        into lanes. Over all workers, `max_in_flight` events are in work at most, and `rate_per_second` are claimed.
         """
         return create_group.create(self.store, stream, group, start, check_settings(**settings))
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from penstock.core import limits
 from penstock.core.event import check_time
 from penstock.core.group import Group
+from penstock.core.job import GROUP, PREFIX
 from penstock.errors import InvalidInput
 from penstock.log import audit, checks, groups, positions
 from penstock.log.selection import Moved
@@ -30,7 +31,9 @@ def prune(
     position = checks.count(upto, "upto") if moment is None else moment
 
     def target(tx: Transaction) -> int:
-        """Stop at the horizon, above which events may still appear."""
+        """Stop at the horizon, above which events may still appear. Jobs that nobody has claimed from yet all wait."""
+        if stream.startswith(PREFIX) and groups.find(tx, stream, GROUP) is None:
+            return 0
         return min(positions.offset_of(tx, stream, position), tx.horizon())
 
     return Moved(_Pruning(stream, look(store, target), keep_dead, author).run(store))
@@ -74,6 +77,8 @@ class _Pruning:
         if removed:
             self._count_out(tx, known, types, kept, low, high)
             tx.run("prune.range", kept=kept, last=max(int(row.last) for row in types), **where)
+            if self.stream.startswith(PREFIX):
+                tx.run("prune.jobs", low=low, high=high)
         return removed, high
 
     def _reach(self, tx: Transaction, known: list[Group], low: int) -> int:

@@ -112,6 +112,7 @@ class JobWorker:
                 self._step()
         finally:
             self.lookout.forget(self._waiter)
+            self._note_progress()
             for lease in self._alone:
                 self._patiently(lease.release)
             if self._process is not None:
@@ -333,8 +334,7 @@ class JobWorker:
     def _beat(self) -> None:
         now, policy = time.monotonic(), self.job.policy
         if now >= self._next_note and self._desk.progress:
-            notes, self._desk.progress = self._desk.progress, {}
-            try_once(lambda: beat.note(self.log.store, notes), self.job.name)
+            self._note_progress()
             self._next_note = now + _PROGRESS_SECONDS
         held = self._desk.held() | {lease.id: lease.token for lease in self._alone}
         if now < self._next_beat:
@@ -355,6 +355,11 @@ class JobWorker:
             for offset in answer.cancel.get(batch.lease.id, ()):
                 if offset in (offsets := batch.lease.events.offsets):
                     self._cancel(number, offsets.index(offset))
+
+    def _note_progress(self) -> None:
+        notes, self._desk.progress = self._desk.progress, {}
+        if notes:
+            try_once(lambda: beat.note(self.log.store, notes), self.job.name)
 
     def _lose(self, number: int) -> None:
         batch = self._desk.batches[number]

@@ -26,7 +26,7 @@ def heartbeat(
         release.extend_in(tx, known.lease, known.token, None)
         if done is not None or text is not None:
             tx.run("jobs.note", offset=known.offset, progress=done, message=text, now=tx.now())
-        return "cancel" if tx.rows("jobs.cancels", offsets=[known.offset]) else "extended"
+        return "cancel" if tx.rows("jobs.cancelled", offset=known.offset, lease=known.lease) else "extended"
 
     try:
         return transact(store, work)

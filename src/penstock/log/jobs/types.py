@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import orjson
 
@@ -59,7 +60,7 @@ def declare(
                 set_policy(tx, stream, GROUP, wanted, by)
 
     transact(store, work)
-    _schemas.pop((id(store), queue, job_type), None)
+    _schemas.get(store, {}).pop((queue, job_type), None)
 
 
 def ensure_group(tx: Transaction, stream: str) -> None:
@@ -84,7 +85,8 @@ def _settings(row: Row | None) -> GroupSettings:
 
 # --- schemas ----------------------------------------------------------------------------------------------------------
 
-_schemas: dict[tuple[int, str, str], tuple[float, Any]] = {}  # validators by type, and until when they are believed
+# Validators by type, and until when they are believed.
+_schemas: WeakKeyDictionary[Store, dict[tuple[str, str], tuple[float, Any]]] = WeakKeyDictionary()
 
 
 def check_payloads(store: Store, name: JobName, payloads: list[bytes]) -> None:
@@ -110,13 +112,13 @@ def has_schema(store: Store, name: JobName) -> bool:
 
 
 def _validator(store: Store, name: JobName) -> Any:
-    key = (id(store), name.queue, name.type)
-    until, validator = _schemas.get(key, (0.0, None))
+    known, key = _schemas.setdefault(store, {}), (name.queue, name.type)
+    until, validator = known.get(key, (0.0, None))
     if time.monotonic() < until:
         return validator
     row = look(store, lambda tx: tx.one("jobs.type", queue=name.queue, job_type=name.type))
     validator = None if row is None or row.schema is None else _compiled(row.schema)
-    _schemas[key] = (time.monotonic() + _KNOWN_SECONDS, validator)
+    known[key] = (time.monotonic() + _KNOWN_SECONDS, validator)
     return validator
 
 

@@ -30,7 +30,9 @@ select e."offset" from penstock.events e
 -- How far a job has come.
 insert into penstock.job_notes as n ("offset", progress, message, updated_at)
 values (%(offset)s, %(progress)s, %(message)s, %(now)s)
-on conflict ("offset") do update set progress = excluded.progress, message = excluded.message, updated_at = excluded.updated_at;
+on conflict ("offset") do update
+   set progress = coalesce(excluded.progress, n.progress), message = coalesce(excluded.message, n.message),
+       updated_at = excluded.updated_at;
 
 -- name: jobs.results
 -- What finished jobs returned.
@@ -39,11 +41,13 @@ select r."offset", r.result, %(now)s from jsonb_to_recordset(%(rows)s::jsonb) as
 on conflict ("offset") do update set result = excluded.result, updated_at = excluded.updated_at;
 
 -- name: jobs.ask_to_cancel
-insert into penstock.job_cancels ("offset", by, asked_at) values (%(offset)s, %(by)s, %(now)s) on conflict do nothing;
+insert into penstock.job_cancels ("offset", by, asked_at) values (%(offset)s, %(by)s, %(now)s)
+on conflict ("offset") do update set by = excluded.by, asked_at = excluded.asked_at;
 
--- name: jobs.cancels
--- Which of these jobs are to be cancelled.
-select "offset" from penstock.job_cancels where "offset" = any(%(offsets)s::bigint[]);
+-- name: jobs.cancelled
+-- Whether somebody has asked for the end of a job since it was claimed.
+select 1 from penstock.job_cancels c join penstock.leases l on l.id = %(lease)s and c.asked_at >= l.claimed_at
+ where c."offset" = %(offset)s;
 
 -- name: jobs.name_reason
 -- Why a job was given up.
@@ -74,9 +78,10 @@ select l.id, x.id is not null as extended, x.wanted
 -- Jobs in these leases that are to be cancelled.
 select l.id, c."offset" from penstock.leases l
  cross join lateral (select "offset" from penstock.job_cancels
-                      where l.offsets is null and "offset" > l.low and "offset" <= l.high
+                      where l.offsets is null and "offset" > l.low and "offset" <= l.high and asked_at >= l.claimed_at
                       union all
-                     select "offset" from penstock.job_cancels where "offset" = any(l.offsets)) c
+                     select "offset" from penstock.job_cancels
+                      where "offset" = any(l.offsets) and asked_at >= l.claimed_at) c
  where l.id = any(%(ids)s::bigint[]);
 
 -- name: jobs.declare

@@ -82,3 +82,18 @@ delete from penstock.tally_step where stream = %(stream)s and upto = any(%(marks
 -- name: prune.drop_empty
 with marks as (delete from penstock.tally_mark where upto < (select max(upto) from penstock.tally_mark))
 delete from penstock.tally_now where events = 0;
+
+-- name: prune.jobs
+-- What was noted of jobs that are gone, and keys of theirs.
+with noted as (
+  delete from penstock.job_notes n
+   where n."offset" > %(low)s and n."offset" <= %(high)s
+     and not exists (select 1 from penstock.events e where e."offset" = n."offset")
+), cancelled as (
+  delete from penstock.job_cancels n
+   where n."offset" > %(low)s and n."offset" <= %(high)s
+     and not exists (select 1 from penstock.events e where e."offset" = n."offset")
+)
+delete from penstock.job_unique u
+ where (u.until_at is null or u.until_at <= clock_timestamp())
+   and not exists (select 1 from penstock.events e where e.event_id = u.event_id);

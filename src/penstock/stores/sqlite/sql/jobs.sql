@@ -51,7 +51,9 @@ select e."offset" from penstock_events e
 -- name: jobs.note
 -- How far a job has come.
 insert into penstock_job_notes ("offset", progress, message, updated_at) values (:offset, :progress, :message, :now)
-on conflict ("offset") do update set progress = excluded.progress, message = excluded.message, updated_at = excluded.updated_at;
+on conflict ("offset") do update
+   set progress = coalesce(excluded.progress, progress), message = coalesce(excluded.message, message),
+       updated_at = excluded.updated_at;
 
 -- name: jobs.results
 -- What finished jobs returned.
@@ -60,11 +62,13 @@ select json_extract(r.value, '$.offset'), json_extract(r.value, '$.result'), :no
 on conflict ("offset") do update set result = excluded.result, updated_at = excluded.updated_at;
 
 -- name: jobs.ask_to_cancel
-insert into penstock_job_cancels ("offset", by, asked_at) values (:offset, :by, :now) on conflict do nothing;
+insert into penstock_job_cancels ("offset", by, asked_at) values (:offset, :by, :now)
+on conflict ("offset") do update set by = excluded.by, asked_at = excluded.asked_at;
 
--- name: jobs.cancels
--- Which of these jobs are to be cancelled.
-select "offset" from penstock_job_cancels where "offset" in (select value from json_each(:offsets));
+-- name: jobs.cancelled
+-- Whether somebody has asked for the end of a job since it was claimed.
+select 1 from penstock_job_cancels c join penstock_leases l on l.id = :lease and c.asked_at >= l.claimed_at
+ where c."offset" = :offset;
 
 -- name: jobs.name_reason
 -- Why a job was given up.
@@ -90,11 +94,11 @@ returning id, 1 as extended, {{wanted_of_run}};
 -- name: jobs.to_cancel
 -- Jobs in these leases that are to be cancelled.
 select l.id, c."offset" from json_each(:ids) i join penstock_leases l on l.id = i.value
-  join penstock_job_cancels c on c."offset" > l.low and c."offset" <= l.high
+  join penstock_job_cancels c on c."offset" > l.low and c."offset" <= l.high and c.asked_at >= l.claimed_at
  where l.offsets is null
  union all
 select l.id, c."offset" from json_each(:ids) i join penstock_leases l on l.id = i.value
-  join json_each(l.offsets) o join penstock_job_cancels c on c."offset" = o.value
+  join json_each(l.offsets) o join penstock_job_cancels c on c."offset" = o.value and c.asked_at >= l.claimed_at
  where l.offsets is not null;
 
 -- name: jobs.declare

@@ -141,3 +141,16 @@ delete from penstock_tally_step where stream = :stream and upto in (select value
 delete from penstock_tally_mark where upto < (select max(upto) from penstock_tally_mark)
 ;;
 delete from penstock_tally_now where events = 0;
+
+-- name: prune.jobs
+-- What was noted of jobs that are gone, and keys of theirs.
+delete from penstock_job_notes
+ where "offset" > :low and "offset" <= :high
+   and not exists (select 1 from penstock_events e where e."offset" = penstock_job_notes."offset")
+;;
+delete from penstock_job_cancels
+ where "offset" > :low and "offset" <= :high
+   and not exists (select 1 from penstock_events e where e."offset" = penstock_job_cancels."offset")
+;;
+delete from penstock_job_unique
+ where until_at is null and not exists (select 1 from penstock_events e where e.event_id = penstock_job_unique.event_id);

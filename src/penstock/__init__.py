@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock import sinks, spark
+    from penstock import connect, sinks, spark
     from penstock.app import App
     from penstock.core.batch import Event
     from penstock.core.delivery import State
@@ -140,6 +140,7 @@ __all__ = [
     "UnknownReader",
     "UnknownSchedule",
     "WithTtl",
+    "connect",
     "event_id",
     "open",
     "sinks",
@@ -172,7 +173,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in ("sinks", "spark"):
+    if name in ("connect", "sinks", "spark"):
         found: Any = import_module(f"penstock.{name}")
     elif name == "open":
         found = import_module("penstock.log.open").open_log

@@ -539,6 +539,99 @@ class MissingDependency(PenstockError):
     hint = "Install the extra named in the message, for example pip install 'penstock[postgres]'."
 
 
+class Unauthorized(PenstockError):
+    """The request has no valid token; nothing was done."""
+
+    code = "unauthorized"
+    hint = "Send the header `Authorization: Bearer TOKEN`; `penstock token create` creates a token."
+
+
+class Forbidden(PenstockError):
+    """The token does not allow this; nothing was done."""
+
+    code = "forbidden"
+    hint = (
+        "Use a token with the scope and the stream named in the message; `penstock token list` shows what they allow."
+    )
+
+
+class CrossSite(PenstockError):
+    """The request comes from a page of another site; nothing was done."""
+
+    code = "cross_site"
+    hint = "Call the service from a program, or from a page that it serves itself."
+
+
+class RateLimited(PenstockError):
+    """This token has sent too many requests; nothing was done."""
+
+    code = "rate_limited"
+    hint = "Wait as long as the header Retry-After says; claim, append and settle many events in one request."
+
+
+class NotFound(PenstockError):
+    """The service has nothing at this path."""
+
+    code = "not_found"
+    hint = "/openapi.json lists all paths."
+
+
+class MethodNotAllowed(PenstockError):
+    """This path does not take this method."""
+
+    code = "method_not_allowed"
+    hint = "The header Allow names the methods that it takes."
+
+
+class WrongMediaType(PenstockError):
+    """The body of a request must be JSON; nothing was done."""
+
+    code = "unsupported_media_type"
+    hint = "Send the header `Content-Type: application/json`."
+
+
+class MalformedBody(InvalidInput):
+    """The body of the request is not JSON that can be stored as it is; nothing was done."""
+
+    code = "malformed_body"
+    hint = 'Send strict JSON in UTF-8; send bytes and other numbers as {"base64": …} or as text.'
+
+
+class KeyReused(PenstockError):
+    """Another request has used this Idempotency-Key; nothing was done."""
+
+    code = "key_reused"
+    hint = "Use a new key for every claim; repeat a key only to repeat the same request."
+
+
+class InternalError(PenstockError):
+    """The service failed in a way that nobody foresaw."""
+
+    code = "internal_error"
+    hint = "The log of the service says where; report it."
+
+
+class UnknownToken(PenstockError):
+    """There is no token with this name."""
+
+    code = "unknown_token"
+    hint = "`penstock token list` lists them."
+
+
+class TokenExists(PenstockError):
+    """A token of this name exists, or existed: the audit names tokens, so names are used once."""
+
+    code = "token_exists"
+    hint = "Choose another name."
+
+
+class TokenNeeded(PenstockError):
+    """The service does not start without a token."""
+
+    code = "token_needed"
+    hint = "Create one with `penstock token create`, set $PENSTOCK_TOKEN, or use --no-auth on a loopback address."
+
+
 # Database trouble that may pass: an engine waits until it does and counts no failure.
 AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)
 

@@ -24,6 +24,7 @@ FAMILIES = (
     "runs",
     "jobs",
     "schedules",
+    "serve",
     "operate",
     "readers",
     "doctor",

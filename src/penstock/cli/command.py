@@ -66,11 +66,16 @@ schedule = typer.Typer(
     rich_markup_mode=None,
 )
 root.add_typer(schedule, rich_help_panel=OPERATE, epilog="Example: penstock schedule run nightly")
+token = typer.Typer(
+    name="token", cls=help.Group, help="Create, list or revoke tokens of the HTTP service.", rich_markup_mode=None
+)
+root.add_typer(token, rich_help_panel=OPERATE, epilog="Example: penstock token create billing --scope read")
 
 
 @root.callback(invoke_without_command=True)
 @group.callback(invoke_without_command=True)
 @schedule.callback(invoke_without_command=True)
+@token.callback(invoke_without_command=True)
 def start(
     ctx: typer.Context,
     url: Url = None,

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from penstock.core.group import Group
 from penstock.core.lease import LeaseId, LeaseRow, Token
-from penstock.errors import KeepNeedsNoKeys
+from penstock.errors import KeepNeedsNoKeys, LeaseLost
 from penstock.log import groups, single_leases
 from penstock.log.single_leases import Single, Terms
 from penstock.stores.base import Transaction
@@ -49,26 +49,36 @@ def open_kept(tx: Transaction, group: Group, lease: LeaseRecord, offsets: Set[in
 def stored(tx: Transaction, ids: Sequence[int]) -> list[LeaseRow]:
     """Return leases that a settle opened, when it is repeated."""
     found: list[LeaseRecord] = [row for one in ids for row in tx.rows("lease.find", id=one)]
-    return [
-        LeaseRow(
-            LeaseId(one.id),
-            Token(one.token),
-            one.stream,
-            one.group_name,
-            one.group_id,
-            lane=one.lane,
-            lanes=one.lanes,
-            binding=one.binding,
-            low=one.low,
-            high=one.high,
-            holes=one.holes,
-            offsets=one.offsets,
-            members=one.members,
-            attempts=one.attempts,
-            replay=one.replay,
-            claimed_by=one.claimed_by,
-            claimed_at=one.claimed_at,
-            expires_at=one.expires_at,
-        )
-        for one in found
-    ]
+    return [row_of(one) for one in found]
+
+
+def find(tx: Transaction, lease_id: int, token: int | None = None) -> LeaseRecord:
+    """Return a lease, open or not; `LeaseLost` if there is none, or if it has another token."""
+    lease: LeaseRecord | None = tx.one("lease.find", id=lease_id)
+    if lease is None or token not in (None, lease.token):
+        raise LeaseLost(f"Lease {lease_id} is not held with this token.")
+    return lease
+
+
+def row_of(one: LeaseRecord) -> LeaseRow:
+    """Return a lease as its holder knows it."""
+    return LeaseRow(
+        LeaseId(one.id),
+        Token(one.token),
+        one.stream,
+        one.group_name,
+        one.group_id,
+        lane=one.lane,
+        lanes=one.lanes,
+        binding=one.binding,
+        low=one.low,
+        high=one.high,
+        holes=one.holes,
+        offsets=one.offsets,
+        members=one.members,
+        attempts=one.attempts,
+        replay=one.replay,
+        claimed_by=one.claimed_by,
+        claimed_at=one.claimed_at,
+        expires_at=one.expires_at,
+    )

@@ -17,6 +17,7 @@ from penstock.core.lease import Effects, LeaseRow, Settled, Settlement, split_re
 from penstock.core.signals import Permanent, failure_of, is_a
 from penstock.errors import InvalidInput, NotInLease
 from penstock.log import checks, keyed_state, release, settle
+from penstock.log.claim_lane import TOKEN_BITS
 from penstock.log.transact import look
 from penstock.stores.base import Store
 
@@ -48,6 +49,11 @@ class Lease:
     def token(self) -> int:
         """A number that grows with every claim: fence other systems with it."""
         return self._row.token
+
+    @staticmethod
+    def id_in(token: int) -> int:
+        """Return the id of the lease that a token belongs to."""
+        return token >> TOKEN_BITS
 
     @property
     def stream(self) -> str:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from penstock.core import limits
+from penstock.core.access import Access
 from penstock.core.batch import Event
 from penstock.core.columns import RowColumns
 from penstock.core.event import Appended, AppendedMany, EventFields
@@ -20,11 +21,13 @@ from penstock.log import (
     bindings,
     change_group,
     checks,
+    claim_once,
     create_group,
     deliveries,
     doctor,
     drain,
     groups,
+    keep,
     keyed_state,
     kill,
     prune,
@@ -40,12 +43,14 @@ from penstock.log import (
     settle,
     skip,
     stats,
+    tokens,
 )
 from penstock.log.bookkeeping import Bookkeeping
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
-from penstock.log.jobs import cancel, finish, schedules, submit, types
+from penstock.log.jobs import beat, cancel, finish, schedules, submit, types
 from penstock.log.jobs import look as jobs
+from penstock.log.jobs.beat import Beat
 from penstock.log.jobs.claim import JobClaims
 from penstock.log.jobs.held import HeldJobs
 from penstock.log.jobs.schedules import Schedule
@@ -56,6 +61,8 @@ from penstock.log.repair import Repaired, repair
 from penstock.log.runs import NewRun, RunCounts, RunInfo
 from penstock.log.selection import Moved, select
 from penstock.log.stats import Stats
+from penstock.log.tokens import NewToken, Token
+from penstock.log.transact import look
 from penstock.stores.base import Store, Transaction
 
 __all__ = ["Log", "Moved"]
@@ -233,6 +240,41 @@ class Log:
         if not isinstance(found, LeaseRow):
             return found
         return Lease(self.store, found, found.events or self.store.read_lease(found))
+
+    def claim_once(
+        self,
+        principal: str,
+        key: str,
+        stream: str,
+        group: str,
+        *,
+        limit: int = 100,
+        claimed_by: str,
+        lease_seconds: float | None = None,
+    ) -> Lease | Idle:
+        """Like `try_claim`, once for each key of a principal: the same call again returns the same lease.
+
+        It raises `LeaseLost` if that lease has ended, and `KeyReused` if the key was used for another claim. Keys are
+        remembered for a day.
+        """
+        if lease_seconds is not None:
+            checks.seconds(lease_seconds, "lease_seconds", limits.LEASE_SECONDS_MOST)
+        wanted = min(checks.count(limit, "limit"), limits.BATCH)
+        by = checks.required_key(claimed_by, "claimed_by")
+        if not wanted:
+            return Idle(None)
+        found = claim_once.claim(self.store, principal, key, stream, group, wanted, by, lease_seconds)
+        return found if isinstance(found, Idle) else Lease(self.store, found, self.store.read_lease(found))
+
+    def lease(self, lease_id: int, token: int) -> Lease:
+        """Return a lease by its id and token, open or not; without its events: `Lease.read` reads them."""
+        found = look(self.store, lambda tx: keep.row_of(keep.find(tx, lease_id, token)))
+        return Lease(self.store, found, RowColumns([]))
+
+    def heartbeats(self, leases: Mapping[int, int], seconds: float) -> Beat:
+        """Extend many leases, given by id and token, to `seconds` from now; says which are lost or to be cancelled."""
+        checks.seconds(seconds, "seconds", limits.LEASE_SECONDS_MOST)
+        return beat.beat(self.store, leases, seconds)
 
     def try_claim_unread(
         self, stream: str, group: str, *, limit: int, claimed_by: str, run: int | None = None
@@ -530,6 +572,20 @@ class Log:
         """Claim up to `limit` jobs at once, each with a token of its own."""
         return self.job_claims.claim(worker, types, queue, lease_seconds, limit)
 
+    def claim_jobs_once(
+        self,
+        principal: str,
+        key: str,
+        worker: str,
+        types: Sequence[str] | None = None,
+        queue: str = QUEUE,
+        lease_seconds: float | None = None,
+        *,
+        limit: int = 1,
+    ) -> list[Job]:
+        """Like `claim_jobs`, once for each key of a principal; see `claim_once`. They are of one type and priority."""
+        return self.job_claims.claim_once(principal, key, worker, types, queue, lease_seconds, limit)
+
     def heartbeat(
         self,
         id: Any,
@@ -681,3 +737,21 @@ class Log:
     def end_run(self, run: int, outcome: str) -> None:
         """Record the end of a run."""
         runs.end(self.store, run, outcome)
+
+    # --- tokens of the HTTP service ------------------------------------------------------------------------------
+
+    def create_token(self, name: str, scopes: Iterable[str], *, by: str | None = None) -> NewToken:
+        """Create a token with scopes such as "read" or "work:orders"; its secret is shown here only."""
+        return tokens.create(self.store, name, scopes, by)
+
+    def tokens(self) -> list[Token]:
+        """Return all tokens, without their secrets, revoked ones included."""
+        return tokens.listed(self.store)
+
+    def revoke_token(self, name: str, *, by: str | None = None) -> Token:
+        """Revoke a token; running services refuse it within a second."""
+        return tokens.revoke(self.store, name, by)
+
+    def access_of(self, hashed: bytes) -> Access | None:
+        """Return what the token with this hash (SHA-256 of its secret) allows; None if it allows nothing."""
+        return tokens.access(self.store, hashed)

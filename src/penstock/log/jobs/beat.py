@@ -17,6 +17,7 @@ class Beat:
     lost: frozenset[int] = frozenset()  # leases that are not held any more
     cancel: Mapping[int, Sequence[int]] = field(default_factory=dict)  # by lease: offsets of jobs that should end
     wanted: str | None = None  # what the run of these leases should do: run, quiet or stop
+    settling: frozenset[int] = frozenset()  # not extended, because their holder settles them just now
 
 
 def beat(store: Store, leases: Mapping[int, int], seconds: float) -> Beat:
@@ -36,7 +37,8 @@ def beat(store: Store, leases: Mapping[int, int], seconds: float) -> Beat:
         for row in tx.rows("jobs.to_cancel", ids=ids):
             cancel.setdefault(row.id, []).append(row.offset)
         wanted = next((row.wanted for row in rows if row.wanted is not None), None)
-        return Beat(frozenset(ids) - {row.id for row in rows}, cancel, wanted)
+        settling = frozenset(row.id for row in rows if not row.extended)
+        return Beat(frozenset(ids) - {row.id for row in rows}, cancel, wanted, settling)
 
     return transact(store, work)
 

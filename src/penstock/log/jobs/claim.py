@@ -16,6 +16,7 @@ from penstock.core.lease import Idle, LeaseRow, Passed, Settlement
 from penstock.errors import InvalidInput
 from penstock.log import checks, reap
 from penstock.log.claim import Claims, claim_in
+from penstock.log.claim_once import once
 from penstock.log.jobs import look
 from penstock.log.jobs.held import Held, HeldJobs
 from penstock.log.jobs.types import ensure_group
@@ -66,6 +67,35 @@ class JobClaims:
             if taken or reaped or not self._reap(streams, now=True):
                 break
         return taken
+
+    def claim_once(
+        self, principal: str, key: str, worker: Any, types: Any, queue: Any, lease_seconds: float | None, limit: Any
+    ) -> list[Job]:
+        """Like `claim`, once for each key of a principal: jobs of one stream, the most urgent, in one transaction."""
+        checks.required_key(worker, "worker")
+        if not 0 < checks.count(limit, "limit") <= MOST_JOBS:
+            raise InvalidInput(f"limit is a number from 1 to {MOST_JOBS:,}.")
+        streams = self.streams(types, queue)
+        self._reap(streams)
+
+        def take(tx: Transaction) -> Sequence[LeaseRow]:
+            for row in _ranked(tx.rows("jobs.due", streams=streams, now=tx.now())):
+                if not row.has_group:
+                    ensure_group(tx, row.stream)
+                whole, each = _claim_each_in(tx, row.stream, worker, lease_seconds, limit, None)
+                if not isinstance(whole, Idle):
+                    return each
+            return ()
+
+        request = [sorted(types) if types else None, queue, worker, lease_seconds, limit]
+        found = once(self._store, principal, key, request, take)
+        assert not isinstance(found, Idle)
+        return [job for lease in found for job in self._jobs([lease], lease)]
+
+    def idle(self, streams: Sequence[str]) -> Idle | None:
+        """Return why a claim found nothing, and when to look again; None if it may find something now."""
+        rows, idle = self._look(streams)
+        return None if rows else idle
 
     def streams(self, types: Any, queue: Any) -> list[str]:
         """Return the streams that jobs of these types may be in; None is all types that ever had a job."""
@@ -150,17 +180,7 @@ class JobClaims:
     ) -> tuple[LeaseRow | Idle, Sequence[LeaseRow]]:
         """Claim jobs as one lease, and keep each of them in a lease of its own, in one transaction."""
 
-        def work(tx: Transaction) -> tuple[LeaseRow | Idle, Sequence[LeaseRow]]:
-            while isinstance(found := claim_in(tx, stream, GROUP, limit, worker, lease_seconds, run=run), Passed):
-                pass
-            if isinstance(found, Idle):
-                return found, ()
-            if found.members == 1:
-                return found, [found]
-            everything = Settlement(upto=found.high, keep=frozenset(_offsets(tx, found)))
-            return found, settle_in(tx, found.id, found.token, everything).kept
-
-        return transact(self._store, work)
+        return transact(self._store, lambda tx: _claim_each_in(tx, stream, worker, lease_seconds, limit, run))
 
     def _jobs(self, leases: Sequence[LeaseRow], whole: LeaseRow) -> list[Job]:
         """Return the jobs of leases of one event each that are, together, the events of a whole one."""
@@ -187,6 +207,19 @@ def _sooner(idle: Idle, other: Idle) -> Idle:
     if other.seconds is None or (idle.seconds is not None and idle.seconds <= other.seconds):
         return idle
     return replace(idle, until=other.until, seconds=other.seconds)
+
+
+def _claim_each_in(
+    tx: Transaction, stream: str, worker: str, lease_seconds: float | None, limit: int, run: int | None
+) -> tuple[LeaseRow | Idle, Sequence[LeaseRow]]:
+    while isinstance(found := claim_in(tx, stream, GROUP, limit, worker, lease_seconds, run=run), Passed):
+        pass
+    if isinstance(found, Idle):
+        return found, ()
+    if found.members == 1:
+        return found, [found]
+    everything = Settlement(upto=found.high, keep=frozenset(_offsets(tx, found)))
+    return found, settle_in(tx, found.id, found.token, everything).kept
 
 
 def _ranked(rows: Sequence[Any]) -> list[Any]:

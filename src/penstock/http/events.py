@@ -1,0 +1,122 @@
+"""Append events, and read them without a group."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import ConfigDict, Discriminator, Field, Tag
+
+from penstock.core.event import event_id
+from penstock.http.answers import Answer, event_document
+from penstock.http.bodies import Body, StrictRoute, payload_of
+from penstock.http.given import (
+    CanAppend,
+    CanRead,
+    Cursor,
+    IdempotencyKey,
+    Limit,
+    Shown,
+    Stream,
+    TheLog,
+    event_of,
+    next_cursor,
+)
+from penstock.http.spec import spec
+
+router = APIRouter(prefix="/v1/streams/{stream}/events", tags=["events"], route_class=StrictRoute)
+ID = "0198f2b4-1111-7abc-8def-0123456789ab"
+EVENT = {
+    "stream": "orders",
+    "offset": 42,
+    "event_id": ID,
+    "event_type": "order.created",
+    "content_type": "application/json",
+    "headers": {},
+    "metadata": {},
+    "partition_key": None,
+    "ordering_key": "c-42",
+    "created_at": "2026-07-01T12:00:00+00:00",
+    "available_at": None,
+    "payload": {"id": 7},
+}
+
+
+class NewEvent(Body):
+    """An event. `payload` and `type` are required; the same `event_id` is stored once."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "required": ["payload", "type"],
+            "examples": [{"payload": {"id": 7}, "type": "order.created", "ordering_key": "c-42"}],
+        }
+    )
+
+    payload: Any = Field(None, description='JSON, or `{"base64": …}` for bytes.')
+    type: str | None = None
+    ordering_key: str | None = None
+    headers: dict[str, str] | None = None
+    event_id: str | None = Field(None, description="A uuid or a ULID.")
+    available_at: datetime | None = None
+    partition_key: str | None = None
+    metadata: dict[str, Any] | None = None
+    content_type: str | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the event as the log takes it."""
+        return self.given() | {"payload": payload_of(self.payload)}
+
+
+class NewEvents(Body):
+    """Many events, stored in one transaction: all of them or none."""
+
+    events: list[NewEvent]
+
+
+def _kind(sent: Any) -> str:
+    return "many" if isinstance(sent, dict) and "events" in sent else "one"
+
+
+OneOrMany = Annotated[Annotated[NewEvent, Tag("one")] | Annotated[NewEvents, Tag("many")], Discriminator(_kind)]
+
+
+@router.post(
+    "",
+    **spec(
+        "append",
+        {"offset": 42, "event_id": ID, "duplicate": False},
+        *("missing_field", "invalid_payload", "reserved_stream", "naive_datetime", "duplicate_mismatch"),
+        "commit_unknown",
+        status=201,
+    ),
+)
+def append(log: TheLog, access: CanAppend, stream: Stream, body: OneOrMany, key: IdempotencyKey = None) -> Answer:
+    """Append one event, or many as `{"events": […]}`: then the answer is `{"event_ids": […], "duplicates": 0}`.
+
+    An `Idempotency-Key` stands for the `event_id` of one event that has none.
+    """
+    if isinstance(body, NewEvents):
+        many = log.append_many(stream, [one.fields() for one in body.events])
+        return Answer({"event_ids": [str(one) for one in many.event_ids], "duplicates": many.duplicates}, 201)
+    fields = body.fields()
+    if key is not None and fields.get("event_id") is None:
+        fields["event_id"] = event_id(f"{access.name}/{key}")
+    appended = log.append(stream, fields.pop("payload"), **fields)
+    return Answer(
+        {"offset": appended.offset, "event_id": appended.event_id, "duplicate": appended.duplicate}, status_code=201
+    )
+
+
+@router.get("", **spec("read", {"events": [EVENT], "next_cursor": "42"}, reads=True))
+def read(log: TheLog, access: CanRead, shown: Shown, stream: Stream, cursor: Cursor = 0, limit: Limit = 100) -> Answer:
+    """Read events in offset order, up to the horizon: nothing can still appear between them."""
+    found = log.read(stream, after=cursor, limit=limit)
+    documents = [event_document(one, shown) for one in found]
+    return Answer({"events": documents, "next_cursor": next_cursor(found, limit)})
+
+
+@router.get("/{event_id}", **spec("read", EVENT, "unknown_event", reads=True))
+def event(log: TheLog, access: CanRead, shown: Shown, stream: Stream, event_id: str) -> Answer:
+    """Return one event by its id or its offset."""
+    return Answer(event_document(log.event(stream, event_of(event_id)), shown))

@@ -1,0 +1,133 @@
+"""Look at streams, deliveries, state, stats and runs; nothing is changed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from fastapi import APIRouter
+
+from penstock.core.access import PAYLOAD, READ
+from penstock.core.job import name_of
+from penstock.http.answers import Answer, delivery_document
+from penstock.http.bodies import StrictRoute
+from penstock.http.events import EVENT
+from penstock.http.given import (
+    CanRead,
+    Cursor,
+    Group,
+    Limit,
+    Shown,
+    Stream,
+    TheLog,
+    event_of,
+    next_cursor,
+    require,
+    require_everywhere,
+)
+from penstock.http.spec import spec
+from penstock.log.stats import GroupStats
+
+router = APIRouter(prefix="/v1", tags=["inspection"], route_class=StrictRoute)
+_DELIVERY = EVENT | {
+    "group": "fraud",
+    "state": "DEAD",
+    "attempts": 3,
+    "failures": 3,
+    "last_error": "no such customer",
+    "error_code": "ValueError",
+    "dead_at": "2026-07-01T12:05:00+00:00",
+}
+_LINE = {"attempt": 1, "outcome": "failed", "at": "2026-07-01T12:00:10+00:00", "by": "w-1", "error": "no such customer"}
+_GROUP = {
+    "stream": "orders",
+    "group": "fraud",
+    "pending": 3,
+    "claimed": 1,
+    "published": 40,
+    "dead": 1,
+    "lag": 4,
+    "oldest_seconds": 1.5,
+    "paused": False,
+}
+_RUN = {"id": 7, "name": "shop", "engine": "local", "groups": ["fraud"], "state": "running", "wanted": "run"}
+
+
+@router.get("/streams", **spec("read", {"streams": ["orders"]}, reads=True))
+def streams(log: TheLog, access: CanRead) -> Answer:
+    """List the streams that the token may read."""
+    return Answer({"streams": [one for one in log.streams() if access.may(READ, one)]})
+
+
+@router.get(
+    "/stats",
+    **spec(
+        "read",
+        {"horizon": 45, "streams": [{"stream": "orders", "events": 45}], "groups": [_GROUP]},
+        "unknown_group",
+        reads=True,
+    ),
+)
+def stats(log: TheLog, access: CanRead) -> Answer:
+    """Return counts per state, lag and age of all groups of the streams that the token may read."""
+    found = log.stats()
+    groups = [_group(one) for one in found.groups if access.may(READ, one.stream)]
+    counted = [asdict(one) for one in found.streams if access.may(READ, one.stream)]
+    return Answer({"horizon": found.horizon, "streams": counted, "groups": groups})
+
+
+def _group(one: GroupStats) -> dict[str, Any]:
+    """Return the stats of a group; finished jobs are counted in the words of jobs, too."""
+    found = asdict(one)
+    if name_of(one.stream) is not None:
+        found |= {"completed_total": one.published, "exhausted_total": one.dead}
+    return found
+
+
+@router.get(
+    "/streams/{stream}/groups/{group}/deliveries",
+    **spec("read", {"deliveries": [_DELIVERY], "next_cursor": "42"}, "unknown_group", "naive_datetime", reads=True),
+)
+def deliveries(
+    log: TheLog,
+    access: CanRead,
+    shown: Shown,
+    stream: Stream,
+    group: Group,
+    state: str | None = None,
+    type: str | None = None,
+    error: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    cursor: Cursor = 0,
+    limit: Limit = 100,
+) -> Answer:
+    """List deliveries in offset order, by state, type, error and time of creation."""
+    which = {"state": state, "type": type, "error": error, "since": since, "until": until}
+    found = log.deliveries(stream, group, after=cursor, limit=limit, **which)  # type: ignore[arg-type]  # of its kind
+    documents = [delivery_document(one, shown) for one in found]
+    return Answer({"deliveries": documents, "next_cursor": next_cursor(found, limit)})
+
+
+@router.get(
+    "/streams/{stream}/groups/{group}/deliveries/{event_id}",
+    **spec("read", _DELIVERY | {"history": [_LINE]}, "unknown_group", "unknown_event", reads=True),
+)
+def delivery(log: TheLog, access: CanRead, shown: Shown, stream: Stream, group: Group, event_id: str) -> Answer:
+    """Return one delivery with its history; the event by its id or its offset."""
+    return Answer(delivery_document(log.delivery(stream, group, event_of(event_id)), shown, history=True))
+
+
+@router.get("/state/{stream}/{group}/{key:path}", **spec("read", {"state": {"seen": 3}}, "unknown_group", reads=True))
+def state(log: TheLog, access: CanRead, stream: Stream, group: Group, key: str) -> Answer:
+    """Return the state of one key. Its values are bodies: this needs the scope `payload`, too."""
+    require(access, PAYLOAD, stream)
+    return Answer({"state": log.state(stream, group, key)})
+
+
+@router.get("/runs", **spec("read", {"runs": [_RUN]}, reads=True))
+def runs(log: TheLog, access: CanRead, all: bool = False) -> Answer:
+    """List the runs of engines; with `all` those that have ended, too. A token for some streams does not see them."""
+    require_everywhere(access, READ)
+    return Answer({"runs": [asdict(one) for one in log.runs(all=all)]})

@@ -33,6 +33,7 @@ Send `Authorization: Bearer TOKEN`; `penstock token create` creates tokens, and 
 needs. Payloads that are not JSON are `{"base64": …}`; with `Prefer: payload=base64` all payloads are sent like this,
 byte for byte. Without the scope `payload` they are left out of answers. Every error is `application/problem+json`.
 """
+_examples: dict[str, Any] = {}  # of every problem that a route may answer with
 
 
 def spec(
@@ -46,7 +47,8 @@ def spec(
         responses[204] = {"description": or_empty, "headers": seconds}
     always = () if scope is None else (*_EVERYWHERE, *(() if reads else _OF_BODIES))
     for failed, errors in errors_by_status(tuple(dict.fromkeys((*always, *codes)))).items():
-        shown = {error.code: {"summary": error.code, "value": document(error())} for error in errors}
+        _examples.update({error.code: {"summary": error.code, "value": document(error())} for error in errors})
+        shown = {error.code: {"$ref": f"#/components/examples/{error.code}"} for error in errors}
         kind = {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": shown}
         responses[failed] = {"description": ", ".join(f"`{one}`" for one in shown), "content": {MEDIA_TYPE: kind}}
     extra = {"x-scope": scope, "security": [{"token": []}]} if scope is not None else {"security": []}
@@ -67,6 +69,7 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         )
         components = made.setdefault("components", {})
         components.setdefault("schemas", {})["Problem"] = _PROBLEM
+        components["examples"] = dict(sorted(_examples.items()))
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         app.openapi_schema = made
     return app.openapi_schema

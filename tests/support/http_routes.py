@@ -1,0 +1,127 @@
+"""One good request for every route of the HTTP service, on a log that has something for each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import penstock
+
+STREAM, GROUP, KEY = "orders", "fraud", "c-1"
+JOB_STREAM = "jobs:default:0:mail"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A request that succeeds."""
+
+    method: str
+    route: str  # as OpenAPI names it
+    scope: str | None
+    path: str
+    body: Any = None
+    filtered: bool = field(default=False, kw_only=True)  # it shows what may be seen, and refuses nobody who may look
+    also: tuple[str, ...] = field(default=(), kw_only=True)  # scopes that it needs besides
+
+
+def prepare(log: penstock.Log) -> dict[str, Any]:
+    """Events, a lease, dead and finished deliveries, a job in hand and one that waits, a schedule."""
+    log.create_group(STREAM, GROUP, keyed=True, lanes=1)
+    made = [log.append(STREAM, {"n": n}, type="order.created", ordering_key=KEY) for n in range(3)]
+    lease = log.claim(STREAM, GROUP, limit=3, claimed_by="w")
+    assert lease is not None
+    ids = [str(one.event_id) for one in made]
+    lease.settle(dead={ids[0]: "boom"}, effects={ids[1]: {"state": {KEY: {"seen": 1}}}})
+    log.create_group(STREAM, "other")
+    waiting = [str(log.append(STREAM, {"n": n}, type="order.created").event_id) for n in (7, 8)]
+    held = log.claim(STREAM, GROUP, limit=1, claimed_by="w")
+    loose = log.claim(STREAM, "other", limit=1, claimed_by="w")
+    log.submit_many("mail", [{"payload": {"to": "ada"}}, {"payload": {"to": "cyd"}}])
+    job, failing = log.claim_jobs("w", ["mail"], limit=2)
+    queued = log.submit("mail", {"to": "bob"})
+    log.schedule("nightly", "0 3 * * *", type="mail")
+    jobs = {"job": job, "failing": failing, "queued": queued}
+    return {"dead": ids[0], "waiting": waiting[1], "lease": held, "loose": loose, **jobs}
+
+
+def samples(facts: dict[str, Any]) -> list[Sample]:
+    """The requests, in an order in which each finds what it needs."""
+    lease, job = facts["lease"], facts["job"]
+    group, held = f"/v1/streams/{STREAM}/groups/{GROUP}", {"token": lease.token}
+    groups, events = "/v1/streams/{stream}/groups", "/v1/streams/{stream}/events"
+    worker = {"worker": "w", "token": job.token}
+    one, jobs, nightly = groups + "/{group}", "/v1/jobs/{job_id}", "/v1/schedules/nightly"
+    later, new_job = "2040-01-01T00:00:00Z", {"type": "mail", "payload": {"to": "eve"}}
+    return [
+        Sample("GET", "/healthz", None, "/healthz"),
+        Sample("GET", "/readyz", None, "/readyz"),
+        Sample("GET", "/v1/streams", "read", "/v1/streams", filtered=True),
+        Sample("GET", "/v1/stats", "read", "/v1/stats", filtered=True),
+        Sample("GET", "/v1/runs", "read", "/v1/runs"),
+        Sample("GET", events, "read", f"/v1/streams/{STREAM}/events?limit=2"),
+        Sample("GET", events + "/{event_id}", "read", f"/v1/streams/{STREAM}/events/{facts['dead']}"),
+        Sample("GET", groups, "read", f"/v1/streams/{STREAM}/groups"),
+        Sample("GET", one + "/deliveries", "read", f"{group}/deliveries?state=DEAD"),
+        Sample("GET", one + "/deliveries/{event_id}", "read", f"{group}/deliveries/{facts['dead']}"),
+        Sample(
+            "GET", "/v1/state/{stream}/{group}/{key}", "read", f"/v1/state/{STREAM}/{GROUP}/{KEY}", also=("payload",)
+        ),
+        Sample("GET", "/v1/jobs", "read", "/v1/jobs", filtered=True),
+        Sample("GET", jobs, "read", f"/v1/jobs/{job.id}"),
+        Sample("GET", "/v1/schedules", "read", "/v1/schedules", filtered=True),
+        Sample("POST", events, "append", f"/v1/streams/{STREAM}/events", {"payload": 1, "type": "t"}),
+        Sample("POST", "/v1/leases/{lease_id}/extend", "work", f"/v1/leases/{lease.id}/extend", held),
+        Sample("POST", "/v1/heartbeats", "work", "/v1/heartbeats", {"leases": [held]}),
+        Sample("POST", "/v1/leases/{lease_id}/settle", "work", f"/v1/leases/{lease.id}/settle", held),
+        Sample(
+            "POST",
+            "/v1/leases/{lease_id}/release",
+            "work",
+            f"/v1/leases/{facts['loose'].id}/release",
+            {"token": facts["loose"].token},
+        ),
+        Sample("POST", one + "/claim", "work", f"{group}/claim", {"limit": 1}),
+        Sample("POST", "/v1/jobs", "append", "/v1/jobs", new_job),
+        Sample("POST", "/v1/jobs/batch", "append", "/v1/jobs/batch", {"jobs": [new_job]}),
+        Sample("POST", jobs + "/heartbeat", "work", f"/v1/jobs/{job.id}/heartbeat", worker),
+        Sample("POST", jobs + "/complete", "work", f"/v1/jobs/{job.id}/complete", worker),
+        Sample(
+            "POST",
+            jobs + "/fail",
+            "work",
+            f"/v1/jobs/{facts['failing'].id}/fail",
+            {"worker": "w", "token": facts["failing"].token, "error": "no"},
+        ),
+        Sample("POST", jobs + "/cancel", "operate", f"/v1/jobs/{facts['queued'].id}/cancel"),
+        Sample("POST", "/v1/jobs/claim", "work", "/v1/jobs/claim", {"worker": "w", "types": ["mail"]}),
+        Sample("POST", one + "/pause", "operate", f"{group}/pause", {"reason": "deploying"}),
+        Sample("POST", one + "/resume", "operate", f"{group}/resume"),
+        Sample("POST", one + "/redrive", "operate", f"{group}/redrive", {"all": True, "dry_run": True}),
+        Sample("POST", one + "/replay", "operate", f"{group}/replay", {"all": True, "dry_run": True}),
+        Sample("POST", one + "/rewind", "operate", f"{group}/rewind", {"to": "beginning", "dry_run": True}),
+        Sample(
+            "POST",
+            one + "/reschedule",
+            "operate",
+            f"/v1/streams/{STREAM}/groups/other/reschedule",
+            {"event_ids": [facts["waiting"]], "available_at": later},
+        ),
+        Sample(
+            "POST",
+            one + "/kill",
+            "operate",
+            f"/v1/streams/{STREAM}/groups/other/kill",
+            {"event_ids": [facts["waiting"]]},
+        ),
+        Sample("POST", one + "/skip", "operate", f"{group}/skip", {"key": KEY, "dry_run": True}),
+        Sample("POST", "/v1/schedules/{name}/run", "operate", f"{nightly}/run"),
+        Sample("POST", "/v1/schedules/{name}/suspend", "operate", f"{nightly}/suspend"),
+        Sample("POST", "/v1/schedules/{name}/resume", "operate", f"{nightly}/resume"),
+        Sample(
+            "POST", "/v1/schedules", "admin", "/v1/schedules", {"name": "daily", "cron": "0 4 * * *", "type": "mail"}
+        ),
+        Sample("DELETE", "/v1/schedules/{name}", "admin", nightly),
+        Sample("POST", one + "/bind", "admin", f"{group}/bind", {"types": ["order.*"]}),
+        Sample("POST", groups, "admin", f"/v1/streams/{STREAM}/groups", {"group": "third"}),
+        Sample("DELETE", one, "admin", f"/v1/streams/{STREAM}/groups/other"),
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import ipaddress
 import time
 from collections import OrderedDict
 from typing import Final, Protocol
@@ -14,7 +15,6 @@ from penstock.log.tokens import ENVIRONMENT, hash_of
 
 _KNOWN_SECONDS: Final = 1.0  # how long a token is believed without a look, and so how long a revoked one still works
 _MOST: Final = 10_000  # tokens that are remembered
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Auth(Protocol):
@@ -61,6 +61,22 @@ class NoAuth:
     """Everybody on this machine may do everything. A page in a browser that calls itself this machine may not."""
 
     def access(self, authorization: str | None, host: str | None) -> Access:
-        if (host or "").lower().rsplit(":", 1)[0] not in _LOOPBACK and (host or "").lower() not in _LOOPBACK:
-            raise CrossSite("Without tokens the service answers only to localhost, 127.0.0.1 and [::1].")
+        if not is_loopback(_without_port(host or "")):
+            raise CrossSite("Without tokens the service answers only to localhost and loopback addresses.")
         return Access("loopback", (Grant(ADMIN),))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address means this machine."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if ":" in host else host

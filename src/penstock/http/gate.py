@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,6 +18,8 @@ from penstock.http.problems import problem, unforeseen
 from penstock.http.rate import RateLimit
 
 BODY_BYTES: Final = 8 * 1024 * 1024
+_DISCARDED_BYTES: Final = 64 * 1024 * 1024
+_PATIENCE_SECONDS: Final = 5.0  # with the body of a request that is refused anyway
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
 _PUBLIC: Final = ("/healthz", "/readyz", "/openapi.json")
 _HEADERS: Final = (  # on every answer: what is served is data, never a page
@@ -49,9 +53,10 @@ class Gate:
         try:
             refused = await self._refuse(scope)
             if refused is not None:
+                await _read(receive, 0, _PATIENCE_SECONDS)
                 await refused(scope, receive, answer)
                 return
-            body = await self._body(receive)
+            body = await _read(receive, self._body_bytes, None)
             if body is None:
                 await problem(self._too_large())(scope, receive, answer)
                 return
@@ -82,24 +87,31 @@ class Gate:
             return problem(error)
         return None
 
-    async def _body(self, receive: Receive) -> bytes | None:
-        """Read the whole body; None if it is too large, which is known when it is, not at its end."""
-        parts: list[bytes] = []
-        size = 0
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] != "http.request":
-                break
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self._body_bytes:
-                return None
-            more = message.get("more_body", False)
-        return b"".join(parts)
-
     def _too_large(self) -> TooLarge:
         return TooLarge(f"The body of a request has at most {self._body_bytes:,} bytes.")
+
+
+async def _read(receive: Receive, most: int, seconds: float | None) -> bytes | None:
+    """Read a body; None if it has more than `most` bytes, takes longer, or if the client has gone before its end.
+
+    What is too much is read and thrown away, up to a point: many clients look for the answer only when they have sent
+    everything.
+    """
+    parts: list[bytes] = []
+    size = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while size < _DISCARDED_BYTES:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                part = message.get("body", b"")
+                size += len(part)
+                if size <= most:
+                    parts.append(part)
+                if not message.get("more_body", False):
+                    return b"".join(parts) if size <= most else None
+    return None
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

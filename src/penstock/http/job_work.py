@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Request
 from pydantic import ConfigDict, Field
@@ -22,6 +22,7 @@ from penstock.http.outcomes import Failed, error_of
 from penstock.http.spec import spec
 from penstock.log.log import Log
 
+_AGAIN_SECONDS: Final = 0.1  # where a job seems to be due, and another worker was faster or an append is under way
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=StrictRoute)
 
 
@@ -115,7 +116,7 @@ async def claim(
         if found:
             return [job_document(one, carried, claimed=True) for one in found]
         claims = log.job_claims
-        return claims.idle(claims.streams(asked.types, asked.queue)) or Idle(None, seconds=0.0)
+        return claims.idle(claims.streams(asked.types, asked.queue)) or Idle(None, seconds=_AGAIN_SECONDS)
 
     claimed = await polls.claimed(request, max(asked.wait, wait), attempt)
     if isinstance(claimed, Idle):

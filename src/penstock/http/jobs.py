@@ -139,8 +139,13 @@ async def job(
     request: Request, log: TheLog, polls: ThePolls, access: CanRead, shown: Shown, job_id: str, wait: Wait = 0
 ) -> Answer:
     """Return a job; with `wait` when it is finished, or as it is after so many seconds (20 at most)."""
-    found = await polls.until(request, wait, lambda: log.job(job_id), lambda one: one.status in FINISHED)
-    require(access, READ, found.stream)
+
+    def look() -> Job:
+        one = log.job(job_id)
+        require(access, READ, one.stream)
+        return one
+
+    found = await polls.until(request, wait, look, lambda one: one.status in FINISHED)
     return Answer(job_document(found, shown))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 from types import FrameType
@@ -12,7 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from penstock.errors import StoreUnavailable, TokenNeeded
-from penstock.http.auth import Auth, NoAuth, Tokens
+from penstock.http.auth import Auth, NoAuth, Tokens, is_loopback
 from penstock.http.polls import Polls
 from penstock.log.log import Log
 from penstock.log.tokens import ENVIRONMENT
@@ -30,16 +29,6 @@ def auth_for(log: Log, host: str, *, no_auth: bool) -> Auth:
     if environment is None and all(one.revoked_at is not None for one in log.tokens()):
         raise TokenNeeded
     return Tokens(log, environment)
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -29,7 +29,8 @@ def test_every_route_answers_mistakes_with_problems(service: Service) -> None:
         if one.scope is None:
             continue
         assert is_problem(http.patch(one.path), 405, "method_not_allowed"), one
-        assert is_problem(http.get(f"{one.path.partition('?')[0]}/no/such/path"), 404) or "state" in one.route
+        if not one.route.startswith("/v1/state/"):  # a key may have slashes
+            assert is_problem(http.get(f"{one.path.partition('?')[0]}/no/such/path"), 404, "not_found"), one
         if one.method != "POST":
             continue
         assert is_problem(http.post(one.path, content=b"x", headers={"Content-Type": "text/plain"}), 415), one
@@ -221,7 +222,7 @@ EXACT = [
     b"1.7976931348623157e+308",
     b"5e-324",
     b'{"base64":"aGk="}',
-    b"[" * 900 + b"]" * 900,
+    b"[" * 200 + b"]" * 200,
     b'{"b":1,"a":2}',
     b"false",
     b'""',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import uuid
 from datetime import timedelta
@@ -56,6 +57,7 @@ class Story:
         )
         times = "claimed_at heartbeat_at finished_at expires_at"
         known = {name: getattr(found, name) for name in names.split()}
+        known["error"] = re.sub(r"\d{4}-\S+", "TIME", known["error"] or "")
         known |= {name: getattr(found, name) is not None for name in times.split()}
         return self._names.get(found.id), known, found.token is not None
 
@@ -125,7 +127,7 @@ def test_python_and_http_tell_the_same_story(make_log: MakeLog, clock: VirtualCl
         http = tell(Story(service.client(), "http"), clock)
     for mine, theirs in zip(python, http, strict=True):
         assert mine == theirs
-    assert len(python) > 50
+    assert len(python) > 40
 
 
 @pytest.mark.shows("J11", "J02")

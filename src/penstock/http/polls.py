@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -19,6 +20,8 @@ from penstock.log.log import Log
 T = TypeVar("T")
 WAIT_SECONDS: Final = 20.0  # at most: proxies give up on what is silent for longer
 _GONE_SECONDS: Final = 1.0  # between two looks whether the client is still there
+_AGAIN_SECONDS: Final = 1.0  # between two claims: what others fail or release is not seen by the look-out …
+_AGAIN_PER_SECOND: Final = 50  # … but so many claims a second are enough for all that wait
 _LOOK_SECONDS: Final = (0.02, 0.25)  # between two looks at what no look-out sees: first and longest
 
 
@@ -72,7 +75,8 @@ class Polls:
     async def _woken(self, request: Request, waiter: Waiter, rung: _Rung, idle: Idle, until: float) -> bool:
         """Wait until a claim may find something; False if it is not worth another one."""
         lookout = self._watching()
-        lookout.watch_for(waiter, idle)
+        again = max(_AGAIN_SECONDS, len(self._waiting) / _AGAIN_PER_SECOND)
+        lookout.watch_for(waiter, replace(idle, seconds=again if idle.seconds is None else min(again, idle.seconds)))
         self._waiting.add(rung)
         try:
             while (left := until - time.monotonic()) > 0 and not self._stopping:

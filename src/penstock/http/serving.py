@@ -34,7 +34,8 @@ def auth_for(log: Log, host: str, *, no_auth: bool) -> Auth:
 def listen(host: str, port: int) -> socket.socket:
     """Take the address before anything else is done, so that a mistake is an error and not a log line."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # Of TCP by name: only then asyncio sends answers without waiting for the client to acknowledge their headers.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
@@ -61,8 +62,10 @@ class Server(uvicorn.Server):
         self._polls: Polls = app.state.polls
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._polls.stop()
-        super().handle_exit(sig, frame)
+        """Stop gracefully at the first signal; at the second one at once. uvicorn would raise it again at the end."""
+        if self.should_exit:
+            self.force_exit = True
+        self.stop()
 
     def stop(self) -> None:
         """Stop gracefully, from any thread."""

@@ -70,47 +70,45 @@ class AsyncSender(Protocol):
     async def send(self, call: Call[T], /) -> T: ...
 
 
-class Verb(Generic[P, T]):
-    """A method of both clients, made from the function that describes its request."""
+class _Method(Generic[P, T]):
+    """A method of both clients, made from a function that describes its request."""
+
+    def __init__(self, about: Callable[..., Call[T]]) -> None:
+        self._about = about
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, client: Sender, owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: Any, owner: type) -> Any:
+        if client is None:
+            return self
+
+        @wraps(self._about)
+        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return client.send(self._about(*self._first(client), *args, **kwargs))
+
+        return method
+
+    def _first(self, client: Any) -> tuple[Any, ...]:
+        """Return what the description needs besides the caller's arguments."""
+        return ()
+
+
+class Verb(_Method[P, T]):
+    """A method that needs nothing but its arguments."""
 
     def __init__(self, describe: Callable[P, Call[T]]) -> None:
-        self._describe = describe
-
-    @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, client: Sender, owner: type) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(self, client: Any, owner: type) -> Any:
-        if client is None:
-            return self
-
-        @wraps(self._describe)
-        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client.send(self._describe(*args, **kwargs))
-
-        return method
+        super().__init__(describe)
 
 
-class HoldingVerb(Generic[P, T]):
-    """The same for verbs of those who hold jobs: the client remembers the tokens of what it has claimed."""
+class HoldingVerb(_Method[P, T]):
+    """A method of those who hold jobs: the client remembers the tokens of what it has claimed."""
 
     def __init__(self, describe: Callable[Concatenate[HeldTokens, P], Call[T]]) -> None:
-        self._describe = describe
+        super().__init__(describe)
 
-    @overload
-    def __get__(self, client: None, owner: type) -> Self: ...
-    @overload
-    def __get__(self, client: Sender, owner: type) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, client: AsyncSender, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
-    def __get__(self, client: Any, owner: type) -> Any:
-        if client is None:
-            return self
-
-        @wraps(self._describe)
-        def method(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client.send(self._describe(client.held, *args, **kwargs))
-
-        return method
+    def _first(self, client: Any) -> tuple[Any, ...]:
+        return (client.held,)

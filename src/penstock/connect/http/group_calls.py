@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from penstock.connect.http import decode
 from penstock.connect.http.call import Call, given, path_of
@@ -81,37 +81,35 @@ def _ids(event_ids: Iterable[Any] | None) -> list[str] | None:
     return None if event_ids is None else [str(one) for one in event_ids]
 
 
+class Which(TypedDict, total=False):
+    """Which deliveries an action applies to: all that match every filter."""
+
+    event_ids: Iterable[Any] | None  # at most 1,000
+    type: str | None
+    since: datetime | None
+    until: datetime | None
+
+
+class WhichDead(Which, total=False):
+    """Dead letters have an error, too."""
+
+    error: str | None
+
+
+def _filters(which: Which) -> dict[str, Any]:
+    return {**which, "event_ids": _ids(which.get("event_ids"))}
+
+
 def redrive(
-    stream: str,
-    group: str,
-    *,
-    event_ids: Iterable[Any] | None = None,
-    error: str | None = None,
-    type: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    all: bool = False,
-    dry_run: bool = False,
+    stream: str, group: str, *, all: bool = False, dry_run: bool = False, **which: Unpack[WhichDead]
 ) -> Call[Moved]:
-    """Move dead letters back, DEAD → PENDING: by id (at most 1,000), error, type or time, or all of them."""
-    which = {"event_ids": _ids(event_ids), "error": error, "type": type, "since": since, "until": until}
-    return _move(stream, group, "redrive", **which, all=all, dry_run=dry_run)
+    """Move dead letters back, DEAD → PENDING: by `event_ids` (at most 1,000), `error`, `type` or time, or all."""
+    return _move(stream, group, "redrive", **_filters(which), all=all, dry_run=dry_run)
 
 
-def replay(
-    stream: str,
-    group: str,
-    *,
-    event_ids: Iterable[Any] | None = None,
-    type: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    all: bool = False,
-    dry_run: bool = False,
-) -> Call[Moved]:
-    """Deliver finished events again: PUBLISHED → PENDING."""
-    which = {"event_ids": _ids(event_ids), "type": type, "since": since, "until": until}
-    return _move(stream, group, "replay", **which, all=all, dry_run=dry_run)
+def replay(stream: str, group: str, *, all: bool = False, dry_run: bool = False, **which: Unpack[Which]) -> Call[Moved]:
+    """Deliver finished events again, PUBLISHED → PENDING: by `event_ids` (at most 1,000), `type` or time, or all."""
+    return _move(stream, group, "replay", **_filters(which), all=all, dry_run=dry_run)
 
 
 def rewind(stream: str, group: str, *, to: Position, state: str = "keep", dry_run: bool = False) -> Call[Moved]:

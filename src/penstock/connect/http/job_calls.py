@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import orjson
 
@@ -20,35 +20,24 @@ from penstock.log.ids import uuid7
 from penstock.log.jobs.submit import Submitted
 
 
-def submit(
-    type: str,
-    payload: Any,
-    *,
-    max_attempts: int | None = None,
-    queue: str = QUEUE,
-    priority: int = 0,
-    available_at: datetime | None = None,
-    event_id: Any = None,
-    headers: Mapping[str, str] | None = None,
-    unique: str | None = None,
-    unique_for: float | None = None,
-    on_conflict: str = "skip",
-) -> Call[Job]:
-    """Store a job for the workers of its type; see `Log.submit`."""
-    chosen = event_id or uuid7()
-    body = given(
-        type=type,
-        payload=encoded(payload),
-        max_attempts=max_attempts,
-        queue=queue,
-        priority=priority,
-        available_at=available_at,
-        event_id=chosen,
-        headers=headers,
-        unique=unique,
-        unique_for=unique_for,
-        on_conflict=on_conflict,
-    )
+class JobOptions(TypedDict, total=False):
+    """What `submit` takes besides the type and the payload; see `Log.submit`."""
+
+    queue: str
+    priority: int
+    max_attempts: int | None
+    available_at: datetime | None
+    event_id: Any
+    headers: Mapping[str, str] | None
+    unique: str | None
+    unique_for: float | None
+    on_conflict: str
+
+
+def submit(type: str, payload: Any, **options: Unpack[JobOptions]) -> Call[Job]:
+    """Store a job for the workers of its type; see `Log.submit`. It gets its id here: `CommitUnknown` names it."""
+    chosen = options.get("event_id") or uuid7()
+    body = {**given(**options), "type": type, "payload": encoded(payload), "event_id": chosen}
     return Call("POST", path_of("jobs"), decode.job_of, body, event_id=chosen)
 
 

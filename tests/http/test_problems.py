@@ -87,7 +87,8 @@ def test_readiness_is_that_of_the_database(log: penstock.Log) -> None:
         log.close()
         assert is_problem(http.get("/readyz"), 503, "store_unavailable")
         assert http.get("/healthz").json() == {"status": "ok"}
-        assert is_problem(service.http("any").get("/v1/streams"), 503)
+        down = service.http("any").get("/v1/streams")
+        assert is_problem(down, 503) and "://" not in down.text, "a stranger is not told where the database is"
 
 
 HOSTILE = [
@@ -210,6 +211,34 @@ def test_hostile_paths_and_queries_are_refused(service: Service) -> None:
         headers = {"Idempotency-Key": key.encode()}
         answer = http.post(f"{group}/claim", json={}, headers=headers)  # type: ignore[arg-type]
         assert answer.status_code < 500, (key[:10], answer.text)
+
+
+LOSSY = [
+    b"123456789012345678901234567890",
+    b"18446744073709551616",
+    b"-9223372036854775809",
+    b"0.12345678901234567890123",
+    b"12345678901234567.5",
+    b"1e400",
+    b"1e-400",
+    b"NaN",
+    b"-Infinity",
+    b'"\\ud800"',
+    b'{"a":' * 2_000 + b"1" + b"}" * 2_000,
+]
+
+
+@pytest.mark.shows("X08")
+def test_what_would_change_on_the_way_is_refused(service: Service) -> None:
+    http = service.http(service.token())
+    for body in LOSSY:
+        for wrapped in (body, b'{"deep": [' + body + b"]}"):
+            sent = b'{"type": "t", "payload": ' + wrapped + b"}"
+            for path in ("/v1/streams/lossy/events", "/v1/jobs"):
+                assert is_problem(http.post(path, content=sent, headers=JSON), 400, "malformed_body"), body[:40]
+            many = http.post("/v1/streams/lossy/events", content=b'{"events": [' + sent + b"]}", headers=JSON)
+            assert is_problem(many, 400, "malformed_body"), body[:40]
+    assert service.log.streams() == []
 
 
 EXACT = [

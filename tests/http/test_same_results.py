@@ -171,14 +171,16 @@ def settle_story(api: Any, stream: str) -> list[Any]:
     events = [*lease.events]
     told += [(one.payload, one.content_type, one.headers, one.metadata, one.partition_key) for one in events]
     told += [(one.attempts, one.total_attempts, one.failures, one.claimed_by, one.last_error) for one in events]
-    settled = lease.settle(
-        failed={events[0]: ValueError("no"), events[1].event_id: penstock.RetryLater(0, "soon")},
-        dead={events[2]: "never"},
-        released=[events[3]],
-        keep=[events[4]],
-    )
+    said = {
+        "failed": {events[0]: ValueError("no"), events[1].event_id: penstock.RetryLater(0, "soon")},
+        "dead": {events[2]: "never"},
+        "released": [events[3]],
+        "keep": [events[4]],
+    }
+    settled, repeated = lease.settle(**said), lease.settle(**said)
     told.append((settled.published, settled.failed, settled.dead, settled.released))
     (kept,) = settled.kept
+    told.append([one.token for one in repeated.kept] == [kept.token])
     told.append([one.json() for one in kept.events])
     told.append(kept.extend(600) == kept.expires_at)
     done = kept.settle(emit=[{"stream": f"{stream}-out", "payload": {"ok": 1}, "type": "out"}])

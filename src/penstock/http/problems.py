@@ -84,7 +84,8 @@ def status_of(error: type[PenstockError] | PenstockError) -> int:
 def document(error: PenstockError) -> dict[str, Any]:
     """Return the body of a problem."""
     status = status_of(error)
-    message = error.message.encode("utf-8", "backslashreplace").decode()[:_LONGEST]
+    said = type(error)().message if status == 503 else error.message  # which may name the database to a stranger
+    message = said.encode("utf-8", "backslashreplace").decode()[:_LONGEST]
     found: dict[str, Any] = {
         "type": f"urn:penstock:error:{error.code}",
         "title": _TITLES[status],
@@ -102,6 +103,8 @@ def document(error: PenstockError) -> dict[str, Any]:
 def problem(error: PenstockError, headers: Mapping[str, str] | None = None) -> Response:
     """Return the answer to a request that failed."""
     body = document(error)
+    if body["status"] == 503:
+        logger.warning("http: %s", error.message)
     given = dict(headers or {})
     if body["status"] == 401:
         given.setdefault("WWW-Authenticate", "Bearer")

@@ -75,13 +75,14 @@ select l.id, x.id is not null as extended, x.wanted
  where l.outcome is null and l.expires_at > %(now)s;
 
 -- name: jobs.to_cancel
--- Jobs in these leases that are to be cancelled.
-select l.id, c."offset" from penstock.leases l
+-- Jobs in these leases that are to be cancelled. A range has the offsets of other streams between its own.
+select l.id, c."offset" from penstock.leases l join penstock.groups g using (group_id)
  cross join lateral (select "offset" from penstock.job_cancels
                       where l.offsets is null and "offset" > l.low and "offset" <= l.high and asked_at >= l.claimed_at
                       union all
                      select "offset" from penstock.job_cancels
                       where "offset" = any(l.offsets) and asked_at >= l.claimed_at) c
+  join penstock.events e on e."offset" = c."offset" and e.stream = g.stream
  where l.id = any(%(ids)s::bigint[]);
 
 -- name: jobs.declare

@@ -92,9 +92,11 @@ update penstock_leases set expires_at = :expires_at, heartbeat_at = :now
 returning id, 1 as extended, {{wanted_of_run}};
 
 -- name: jobs.to_cancel
--- Jobs in these leases that are to be cancelled.
+-- Jobs in these leases that are to be cancelled. A range has the offsets of other streams between its own.
 select l.id, c."offset" from json_each(:ids) i join penstock_leases l on l.id = i.value
+  join penstock_groups g on g.group_id = l.group_id
   join penstock_job_cancels c on c."offset" > l.low and c."offset" <= l.high and c.asked_at >= l.claimed_at
+  join penstock_events e on e."offset" = c."offset" and e.stream = g.stream
  where l.offsets is null
  union all
 select l.id, c."offset" from json_each(:ids) i join penstock_leases l on l.id = i.value

@@ -57,6 +57,14 @@ def test_a_retried_and_a_delayed_job_keep_their_place(clocked: penstock.Log, clo
     assert [claim(clocked).id for _ in range(3)] == [dated, failing, newest]
 
 
+@pytest.mark.shows("J02")
+def test_a_job_dated_ahead_makes_its_type_no_older(clocked: penstock.Log, clock: VirtualClock) -> None:
+    clocked.submit("a", {}, available_at=clock.now() + timedelta(seconds=60))
+    older, newer = clocked.submit("b", {}).id, clocked.submit("a", {}).id
+    found = [clocked.claim_job("w-1", ["a", "b"]) for _ in range(3)]
+    assert [one and one.id for one in found] == [older, newer, None]
+
+
 @pytest.mark.shows("J02", "K35")
 def test_many_claimers_get_every_job_once(make_log: MakeLog) -> None:
     logs = [make_log() for _ in range(4)]

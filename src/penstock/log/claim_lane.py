@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 from penstock.core import limits
@@ -43,12 +44,31 @@ class LaneClaim:
         return self._take_in_order(lane) if self.group.ordered else self._take_any(lane)
 
     def _take_oldest(self, lane: LaneRow) -> LeaseRow | Passed | None:
-        """Claim what has the lowest offset and is due; rows and returned ranges are older than the next range."""
+        """Claim the job that has the lowest offset and is due, and those after it of the same kind.
+
+        Rows are older than the next range, but for those of jobs that were given up before anybody claimed them, and
+        then redriven.
+        """
         piece = self._lowest_returned(lane)
-        ceiling = None if piece is None else piece.low
-        if (rows := self._take_rows(lane, ceiling)) is not None:
-            return rows
-        return self._take_next(lane) if piece is None else self._take_returned(lane, piece)
+        ceiling = self._cursor(lane) if piece is None else piece.low
+        due = self._due_jobs(lane)
+        older = [row for row in due if row.offset <= ceiling]
+        if older:
+            return self._lease_rows(lane, older)
+        if piece is not None:
+            return self._take_returned(lane, piece)
+        if due:
+            self.upto = due[0].offset - 1 if self.upto is None else min(self.upto, due[0].offset - 1)
+        found = self._take_next(lane)
+        return self._lease_rows(lane, due) if found is None and due else found
+
+    def _due_jobs(self, lane: LaneRow) -> list[DueRow]:
+        """Return the rows of due jobs with the lowest offsets, those that may share a lease."""
+        if not lane.rows_wait:
+            return []
+        found = self.tx.rows("claim.due_rows", **{**self._rows_of(lane), "most": limits.ROWS_PER_LEASE})
+        due: list[DueRow] = sorted(found, key=lambda row: row.offset)[: self.limit]
+        return [*takewhile(lambda row: row.part == due[0].part, due)]
 
     def _take_any(self, lane: LaneRow) -> LeaseRow | Passed | None:
         piece = self._lowest_returned(lane)
@@ -131,24 +151,16 @@ class LaneClaim:
             params["most"] = min(self._rows_worth_it(lane), self.limit)
             due = self.tx.rows("claim.ordered_rows", ceiling=ceiling, halts=self.group.halts, **params)
         else:
-            if self.group.of_jobs:
-                params["most"] = limits.ROWS_PER_LEASE
             due = self.tx.rows("claim.due_rows", **params)
-            if self.group.of_jobs:
-                due = self._oldest(due, ceiling)
-        if not due:
-            return None
+        return self._lease_rows(lane, due) if due else None
+
+    def _lease_rows(self, lane: LaneRow, due: Sequence[DueRow]) -> LeaseRow:
         taken = sorted(row.offset for row in due if row.part == due[0].part)  # suspects: one part of a lost lease
         lease = self._open(lane, members=len(taken), offsets=taken)
         params = {"offsets": taken, "lease": lease.id, "claimed_by": self.claimed_by, "now": self.now}
         rows, events = self._last("claim.mark_rows", lease, group_id=self.group.group_id, **params)
         assert len(rows) == len(taken), "rows of a group change hands only under its lock"
         return replace(lease, events=events)
-
-    def _oldest(self, due: list[DueRow], ceiling: int | None) -> list[DueRow]:
-        """Return the due jobs with the lowest offsets, up to a ceiling."""
-        below = (row for row in due if ceiling is None or row.offset <= ceiling)
-        return sorted(below, key=lambda row: row.offset)[: self.limit]
 
     def _last(self, block: str, lease: LeaseRow, /, **params: object) -> tuple[list[Any], Columns | None]:
         """Run the last statement of the claim. With `read` it also reads the events of a small lease, and commits."""

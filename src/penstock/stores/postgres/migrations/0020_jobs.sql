@@ -320,7 +320,8 @@ create table if not exists penstock.schedules (
 );
 
 -- Of these streams: where their first job to claim is, and when another will be due. A stream without its group has never
--- been claimed from. Of very many due rows only the first thousand, by time, are looked at.
+-- been claimed from. A dated job at its head does not make it older than it is. Of very many due rows, and dated jobs, only
+-- the first thousand are looked at.
 create or replace function penstock.jobs_due(streams text[], at timestamptz)
 returns table (stream text, has_group boolean, paused boolean, "offset" bigint, later_at timestamptz)
 language plpgsql set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
@@ -330,15 +331,21 @@ begin
   at := coalesce(at, clock_timestamp());
   return query
   select s.stream, g.group_id is not null as has_group, coalesce(g.paused, false) as paused,
-         least(n."offset", r."offset", b."offset") as "offset", least(r.later_at, b.later_at) as later_at
+         least(case when n.available_at > at then coalesce(d."offset", n."offset") else n."offset" end, r."offset", b."offset"),
+         least(r.later_at, b.later_at)
     from unnest(streams) as s(stream)
     left join penstock.groups g on g.stream = s.stream and g.group_name = 'workers'
     left join lateral (select f.high from penstock.leases f
                         where f.group_id = g.group_id and f.lanes = 1 and f.lane = 0 and f.fresh
                         order by f.high desc limit 1) c on true
-    left join lateral (select e."offset" from penstock.events e
+    left join lateral (select e."offset", e.available_at from penstock.events e
                         where e.stream = s.stream and e."offset" > coalesce(c.high, g.starts[1], 0)
                         order by e."offset" limit 1) n on true
+    left join lateral (select min(x."offset") as "offset"
+                         from (select e."offset", e.available_at from penstock.events e
+                                where n.available_at > at and e.stream = s.stream and e."offset" > n."offset"
+                                order by e."offset" limit 1000) x
+                        where x.available_at is null or x.available_at <= at) d on true
     left join lateral (select min(d."offset") as "offset",
                               (select l.available_at from penstock.deliveries l
                                 where l.group_id = g.group_id and l.state = 'PENDING' and l.available_at > at

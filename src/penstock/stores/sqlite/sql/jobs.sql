@@ -1,14 +1,11 @@
 -- name: jobs.due
 -- Of these streams: where their first job to claim is, and when another will be due. A stream without its group has never
--- been claimed from.
-with found as (
+-- been claimed from. A dated job at its head does not make it older than it is.
+with heads as (
   select s.value as stream, g.group_id, coalesce(g.paused, 0) as paused,
-         (select e."offset" from penstock_events e
-           where e.stream = s.value
-             and e."offset" > coalesce((select max(f.high) from penstock_leases f
-                                         where f.group_id = g.group_id and f.lanes = 1 and f.lane = 0 and f.fresh = 1),
-                                       json_extract(g.starts, '$[0]'), 0)
-           order by e."offset" limit 1) as next,
+         coalesce((select max(f.high) from penstock_leases f
+                    where f.group_id = g.group_id and f.lanes = 1 and f.lane = 0 and f.fresh = 1),
+                  json_extract(g.starts, '$[0]'), 0) as cursor,
          (select min(d."offset") from penstock_deliveries d
            where d.group_id = g.group_id and d.state = 'PENDING' and d.available_at <= :now) as due,
          (select min(d.available_at) from penstock_deliveries d
@@ -18,6 +15,15 @@ with found as (
            where r.group_id = g.group_id and r.available_at > :now) as back_later
     from json_each(:streams) s
     left join penstock_groups g on g.stream = s.value and g.group_name = 'workers'
+), found as (
+  select h.*,
+         coalesce((select min(x."offset") from (select e."offset", e.available_at from penstock_events e
+                                                 where e.stream = h.stream and e."offset" > h.cursor
+                                                 order by e."offset" limit 1000) x
+                    where x.available_at is null or x.available_at <= :now),
+                  (select e."offset" from penstock_events e
+                    where e.stream = h.stream and e."offset" > h.cursor order by e."offset" limit 1)) as next
+    from heads h
 )
 select stream, group_id is not null as has_group, paused,
        (select min(o.value) from json_each(json_array(next, due, back)) o where o.value is not null) as "offset",

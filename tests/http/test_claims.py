@@ -166,7 +166,7 @@ def test_nobody_claims_for_a_client_that_has_gone(service: Service) -> None:
     http = service.http(service.token())
     with pytest.raises(httpx.ReadTimeout):
         http.post(CLAIM, json={"wait": 20}, timeout=0.5)
-    wait_until(lambda: service.waiting == 0, "the service to notice", 10)
+    wait_until(lambda: service.app.state.polls.open == 0, "the service to notice", 10)
     service.log.append("orders", {}, type="t")
     (stats,) = service.log.stats().groups
     assert (stats.pending, stats.claimed) == (1, 0)

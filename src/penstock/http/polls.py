@@ -47,6 +47,7 @@ class Polls:
         self._lookout: LookOut | None = None
         self._waiting: set[_Rung] = set()
         self._stopping = False
+        self.open = 0  # requests that claim, or wait to claim again
 
     def stop(self) -> None:
         """Answer all that wait now, and let nobody wait from now on. Safe in a signal handler and in any thread."""
@@ -65,12 +66,14 @@ class Polls:
         until = time.monotonic() + min(seconds, WAIT_SECONDS)
         rung = _Rung()
         waiter = Waiter(woken=rung)
-        while True:
-            found = await run_in_threadpool(claim)
-            if not isinstance(found, Idle):
-                return found
-            if not await self._woken(request, waiter, rung, found, until):
-                return found
+        self.open += 1
+        try:
+            while True:
+                found = await run_in_threadpool(claim)
+                if not isinstance(found, Idle) or not await self._woken(request, waiter, rung, found, until):
+                    return found
+        finally:
+            self.open -= 1
 
     async def _woken(self, request: Request, waiter: Waiter, rung: _Rung, idle: Idle, until: float) -> bool:
         """Wait until a claim may find something; False if it is not worth another one."""

@@ -15,6 +15,7 @@ from penstock.log.tokens import ENVIRONMENT
 from tests.support.http_routes import GROUP, JOB_STREAM, STREAM, Sample, prepare, samples
 from tests.support.http_service import SCOPES, Service, is_problem, serving
 from tests.support.raw_sql import raw
+from tests.support.roles import worker_role
 from tests.support.waiting import wait_until
 
 
@@ -190,3 +191,17 @@ def test_a_token_has_a_rate_of_its_own(log: penstock.Log) -> None:
         refused = next(one for one in answers if one.status_code != 200)
         assert is_problem(refused, 429, "rate_limited") and int(refused.headers["retry-after"]) >= 1
         assert other.get("/v1/streams").status_code == 200
+
+
+@pytest.mark.shows("X09", "X10")
+def test_a_service_needs_no_more_than_the_role_of_a_worker(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+    secret = postgres_log.create_token("t", ["admin"]).secret
+    postgres_log.create_group(STREAM, GROUP)
+    with worker_role(postgres_log_url) as (url, _), penstock.open(url) as log, serving(log) as service:
+        http = service.http(secret)
+        http.post(f"/v1/streams/{STREAM}/events", json={"payload": 1, "type": "t"})
+        claim = {"json": {"claimed_by": "w"}, "headers": {"Idempotency-Key": "k"}}
+        first, again = (http.post(f"/v1/streams/{STREAM}/groups/{GROUP}/claim", **claim).json() for _ in range(2))
+        assert first == again and len(first["events"]) == 1
+        with pytest.raises(penstock.PermissionDenied):
+            log.create_token("forged", ["admin"])

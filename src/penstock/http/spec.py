@@ -12,10 +12,11 @@ from penstock.http.answers import Answer
 from penstock.http.problems import MEDIA_TYPE, document, errors_by_status
 
 _EVERYWHERE: Final = (
-    *("unauthorized", "forbidden", "invalid_input", "invalid_name", "rate_limited", "internal_error"),
+    *("unauthorized", "forbidden", "invalid_input", "invalid_name", "missing_field", "too_large", "rate_limited"),
+    "internal_error",
     *("store_unavailable", "store_busy"),
 )
-_OF_BODIES: Final = ("malformed_body", "cross_site", "too_large", "unsupported_media_type")
+_OF_BODIES: Final = ("malformed_body", "cross_site", "unsupported_media_type")
 _PROBLEM: Final = {
     "type": "object",
     "title": "Problem",

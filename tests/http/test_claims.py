@@ -100,7 +100,7 @@ def test_jobs_are_claimed_once_for_each_key(service: Service) -> None:
     assert client.claim_job("w", ["none"], idempotency_key="k-3") is None
 
 
-@pytest.mark.shows("O12", "J12")
+@pytest.mark.shows("O12")
 def test_submit_and_append_with_a_key_store_once(service: Service) -> None:
     http = service.http(service.token())
     key = {"Idempotency-Key": "order-7"}

@@ -107,7 +107,7 @@ def test_a_token_for_some_jobs_claims_only_those(service: Service) -> None:
     assert [one.type for one in wide.claim_jobs("w", limit=5)] == ["mail", "report"]
 
 
-@pytest.mark.shows("X09", "J17")
+@pytest.mark.shows("X09")
 def test_the_audit_names_the_token(service: Service) -> None:
     prepare(service.log)
     client = service.client("operate", name="ops-laptop")

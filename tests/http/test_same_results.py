@@ -9,6 +9,7 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 
 import penstock
@@ -253,3 +254,22 @@ def test_a_client_says_that_nothing_was_written() -> None:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         with Client(url) as client, pytest.raises(penstock.StoreUnavailable):
             client.append("orders", {}, type="t")
+
+
+def test_a_broken_connection_leaves_it_open_only_where_it_is() -> None:
+    def broken(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError("cut", request=request)
+
+    chosen = uuid.uuid4()
+    with Client("http://nowhere", transport=httpx.MockTransport(broken)) as client:
+        with pytest.raises(penstock.CommitUnknown) as caught:
+            client.append("orders", {}, type="t", event_id=chosen)
+        assert caught.value.event_id == chosen
+        with pytest.raises(penstock.CommitUnknown) as unnamed:
+            client.submit("a", {})
+        assert isinstance(unnamed.value.event_id, uuid.UUID), "it has an id to repeat it with"
+        with pytest.raises(penstock.StoreUnavailable):
+            client.streams()
+    proxy = httpx.MockTransport(lambda request: httpx.Response(502, text="<html>"))
+    with Client("http://nowhere", transport=proxy) as client, pytest.raises(penstock.StoreUnavailable):
+        client.streams()

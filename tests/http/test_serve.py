@@ -11,9 +11,12 @@ import pytest
 
 import penstock as library
 from penstock.connect.http import Client
+from penstock.http.upkeep import Upkeep
+from penstock.testing import VirtualClock
 from tests.cli.conftest import Command, command, penstock  # noqa: F401  # fixtures
 from tests.support.running import Running
 from tests.support.running import penstock as run
+from tests.support.waiting import wait_until
 
 
 def url_of(running: Running) -> str:
@@ -67,3 +70,15 @@ def test_tokens_are_created_listed_and_revoked(penstock: Command, log_url: str) 
     assert (one["name"], one["created_by"], one["revoked_at"]) == ("billing", "ada", None)
     assert penstock("token", "revoke", "billing").json["revoked_at"] is not None
     assert penstock("token", "revoke", "nobody").error == "unknown_token"
+
+
+@pytest.mark.shows("J12")
+def test_a_service_submits_what_is_scheduled_and_reaps(clocked: library.Log, clock: VirtualClock) -> None:
+    clocked.schedule("often", "* * * * *", type="report")
+    clocked.create_group("orders", "fraud")
+    clocked.append("orders", {}, type="t")
+    assert clocked.claim("orders", "fraud", claimed_by="w") is not None
+    clock.advance(61)
+    with Upkeep(clocked, tick_seconds=0.01, reap_seconds=0):
+        wait_until(lambda: len(clocked.jobs(type="report")) == 1, "the job to be submitted")
+        wait_until(lambda: clocked.stats("orders").groups[0].open_leases == 0, "the lease to be reaped")

@@ -40,6 +40,7 @@ def serve(
     try:
         from penstock.http.app import service
         from penstock.http.serving import Server, auth_for, listen
+        from penstock.http.upkeep import Upkeep
     except ImportError as error:
         raise MissingDependency(f"pip install 'penstock[http]': {error}.") from error
 
@@ -48,7 +49,8 @@ def serve(
         with listen(host, port) as socket:
             where = f"http://{f'[{host}]' if ':' in host else host}:{socket.getsockname()[1]}"
             session.answer({"url": where}, lambda: f"serving {session.safe_url} at {where}")
-            Server(app).run(sockets=[socket])
+            with Upkeep(log):
+                Server(app).run(sockets=[socket])
 
 
 @command(token, "create", example="penstock token create billing --scope read --scope work:orders")

@@ -18,7 +18,10 @@ from tools import check_house
 SOURCE = Path(__file__).parents[1] / "src"
 ROOMS = "app|cli|connect|core|declare|engine|errors|http|log|sinks|spark|stores|testing"
 NAMED = re.compile(rf"\bpenstock\.(?:{ROOMS})(?:\.[a-z_0-9]+)+")
-HEAVY = {"pyspark", "pandas", "pyarrow", "psycopg", "psycopg_pool", "sqlalchemy", "django", "adbc_driver_postgresql"}
+HEAVY = {
+    *("pyspark", "pandas", "pyarrow", "psycopg", "psycopg_pool", "sqlalchemy", "django", "adbc_driver_postgresql"),
+    *("fastapi", "starlette", "uvicorn", "httpx", "pydantic"),
+}
 
 
 def named_in_strings() -> dict[str, str]:

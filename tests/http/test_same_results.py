@@ -224,6 +224,24 @@ def test_leases_are_the_same_over_http(service: Service) -> None:
 
 
 @pytest.mark.shows("J11")
+def test_order_by_key_and_state_are_kept_over_http(service: Service) -> None:
+    def story(api: Any, stream: str) -> list[Any]:
+        service.log.create_group(stream, "g", ordering="key", lanes=1, retry=penstock.Retry(base_seconds=0))
+        for n in range(6):
+            api.append(stream, {"n": n}, type="t", ordering_key=f"k{n % 2}")
+        lease = api.claim(stream, "g", limit=10, claimed_by="w")
+        first = lease.settle(failed={lease.events[2]: "no"})
+        told: list[Any] = [(first.published, first.failed, first.released)]
+        told += [(one.ordering_key, one.state, one.attempts, one.failures) for one in api.deliveries(stream, "g")]
+        while (lease := api.claim(stream, "g", limit=10, claimed_by="w")) is not None:
+            told.append([(one.json()["n"], one.attempts) for one in lease.events])
+            lease.settle(state={"k0": {"last": lease.events[-1].json()}})
+        return [*told, api.state(stream, "g", "k0"), api.state(stream, "g", "nobody")]
+
+    assert story(service.log, "python") == story(service.client(), "http")
+
+
+@pytest.mark.shows("J11")
 def test_the_async_client_has_the_same_verbs(service: Service) -> None:
     verbs = {name for name in dir(Client) if not name.startswith("_")}
     assert verbs == {name for name in dir(AsyncClient) if not name.startswith("_")}

@@ -40,9 +40,7 @@ def test_every_fault_fails_its_own_job_only(log: penstock.Log, notes: Path) -> N
     ids = log.submit_many("a", [{"payload": one} for one in payloads]).ids
     run_jobs_until_drained(
         log,
-        job_type(
-            functions.plain, timeout_seconds=1, memory_mb=300, retry=penstock.Retry(max_attempts=2, base_seconds=0)
-        ),
+        job_type(functions.plain, timeout_seconds=1, memory_mb=300, retry=penstock.Retry(max_attempts=1)),
     )
     shown = {job.id: job for job in log.jobs()}
     for payload, one in zip(payloads, ids, strict=True):
@@ -249,7 +247,8 @@ def test_an_unavailable_target_costs_no_failure(
 def test_a_type_that_breaks_its_process_is_paused_alone(log: penstock.Log, notes: Path) -> None:
     log.submit_many("bad", [{"payload": {"do": "kill", "n": n}} for n in range(15)])
     log.submit_many("good", [{"payload": {"n": n}} for n in range(15)])
-    types = [job_type(functions.plain, "bad"), job_type(functions.plain, "good")]
+    once = penstock.Retry(max_attempts=1)
+    types = [job_type(functions.plain, "bad", retry=once), job_type(functions.plain, "good")]
     with job_engine(log, *types):
         wait_until(lambda: any(one.paused for one in log.groups("jobs:default:0:bad")), "the guard")
         wait_until(lambda: len(log.jobs(type="good", state="PUBLISHED")) == 15, "the other type")

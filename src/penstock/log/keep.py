@@ -26,7 +26,7 @@ def lock_group_of(tx: Transaction, lease_id: int) -> None:
 def open_kept(tx: Transaction, group: Group, lease: LeaseRecord, offsets: Set[int], now: datetime) -> list[LeaseRow]:
     """Open a lease for each kept event of a lease that ends: the same attempt, with a token of its own."""
     rows = lease.offsets is not None
-    singles = [Single(one) if rows else Single(one, one - 1, one) for one in sorted(offsets)]
+    singles = [Single(one, is_row=rows) for one in sorted(offsets)]
     terms = Terms(
         lease.claimed_by,
         lease.claimed_at,

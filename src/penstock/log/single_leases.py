@@ -16,24 +16,17 @@ from penstock.stores.base import Transaction
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One event to lease: of a range, (low, high] without its holes; or a row."""
+    """One event to lease: as a range of one, or as the row that it has."""
 
     offset: int
-    low: int | None = None
-    high: int | None = None
-    holes: tuple[int, ...] = ()
-    total: int | None = None
-
-    @property
-    def is_row(self) -> bool:
-        return self.low is None
+    is_row: bool
 
     def columns(self) -> dict[str, Any]:
         """Return what its lease says of itself."""
-        where: dict[str, Any] = {"secret": secrets.randbits(TOKEN_BITS)}
+        secret = {"secret": secrets.randbits(TOKEN_BITS)}
         if self.is_row:
-            return where | {"offsets": [self.offset]}
-        return where | {"low": self.low, "high": self.high, "holes": list(self.holes), "total": self.total}
+            return secret | {"offsets": [self.offset]}
+        return secret | {"low": self.offset - 1, "high": self.offset}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +39,9 @@ class Terms:
     binding: int
     attempts: int
     replay: int
-    fresh: bool = False
-    run: int | None = None
-    kept_from: int | None = None
-    kept_at: datetime | None = None
+    run: int | None
+    kept_from: int
+    kept_at: datetime
 
 
 def open_each(
@@ -68,7 +60,6 @@ def open_each(
         binding=terms.binding,
         attempts=terms.attempts,
         replay=terms.replay,
-        fresh=terms.fresh,
         run=terms.run,
         kept_from=terms.kept_from,
         kept_at=terms.kept_at,
@@ -84,9 +75,9 @@ def open_each(
             lane=0,
             lanes=1,
             binding=terms.binding,
-            low=one.low,
-            high=one.high,
-            holes=list(one.holes),
+            low=None if one.is_row else one.offset - 1,
+            high=None if one.is_row else one.offset,
+            holes=[],
             offsets=[one.offset] if one.is_row else None,
             members=1,
             attempts=terms.attempts,

@@ -18,7 +18,6 @@ class Batch:
     """The jobs of one lease, by their places in it."""
 
     lease: Lease
-    fed_at: float = field(default_factory=time.monotonic)
     failed: dict[int, Failure] = field(default_factory=dict)
     dead: dict[int, Failure] = field(default_factory=dict)
     suspects: dict[int, Failure] = field(default_factory=dict)

@@ -275,9 +275,9 @@ insert into penstock.leases (id, group_id, lane, lanes, binding, token, claimed_
 overriding system value
 select id, %(group_id)s, 0, 1, %(binding)s, (id << 20) | (one ->> 'secret')::bigint, %(claimed_by)s, %(claimed_at)s,
        %(expires_at)s, %(attempts)s, %(replay)s, 1, (one ->> 'low')::bigint, (one ->> 'high')::bigint,
-       array(select jsonb_array_elements_text(one -> 'holes')::bigint),
-       case when one ? 'offsets' then array(select jsonb_array_elements_text(one -> 'offsets')::bigint) end, %(fresh)s,
-       (one ->> 'total')::bigint,
+       '{}',
+       case when one ? 'offsets' then array(select jsonb_array_elements_text(one -> 'offsets')::bigint) end, false,
+       null,
        case when n < (select count(*) from wanted) then '{}'
             else %(open_before)s::bigint[] || array(select x.id from wanted x where x.n < w.n order by x.n) end,
        %(run)s, %(kept_from)s, %(kept_at)s

@@ -256,8 +256,8 @@ with first as (select coalesce((select seq from sqlite_sequence where name = 'pe
 insert into penstock_leases (id, group_id, lane, lanes, binding, token, claimed_by, claimed_at, expires_at, attempts,
                              replay, members, low, high, holes, offsets, fresh, total, open_before, run, kept_from, kept_at)
 select f.id + w.n, :group_id, 0, 1, :binding, ((f.id + w.n) << 20) | (w.one ->> 'secret'), :claimed_by, :claimed_at,
-       :expires_at, :attempts, :replay, 1, w.one ->> 'low', w.one ->> 'high', coalesce(w.one -> 'holes', '[]'),
-       w.one -> 'offsets', :fresh, w.one ->> 'total',
+       :expires_at, :attempts, :replay, 1, w.one ->> 'low', w.one ->> 'high', '[]',
+       w.one -> 'offsets', 0, null,
        case when w.n < json_array_length(:rows) then '[]'
             else (select json_group_array(o) from (select value as o from json_each(:open_before)
                    union all select f.id + x.n from wanted x where x.n < w.n)) end,

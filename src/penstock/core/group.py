@@ -65,6 +65,8 @@ def check_settings(
     rate_per_second: float | None = None,
 ) -> GroupSettings:
     """Check the settings of a group."""
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidInput(f"retry must be a penstock.Retry, not {retry!r:.80}.")
     if ordering not in (None, "key"):
         raise InvalidInput(f'ordering is None or "key", not {ordering!r}.')
     check_on_dead(on_dead)
@@ -72,7 +74,7 @@ def check_settings(
     wanted = check_lanes(limits.LANES_DEFAULT if lanes is None else lanes)
     codec.encode_headers(headers)
     return GroupSettings(
-        retry=retry or Retry(),
+        retry=(retry or Retry()).storable(),
         lease_seconds=float(lease_seconds),
         ordering=ordering,
         keyed=keyed,

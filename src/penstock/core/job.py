@@ -5,11 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import orjson
 
+from penstock.core import limits
 from penstock.core.delivery import State
 from penstock.core.event import NAME, check_name
 from penstock.core.retry import Retry
@@ -24,6 +25,7 @@ LEASE_SECONDS: Final = 30.0
 HEARTBEAT_SECONDS: Final = 5.0
 CANCELLED: Final = "cancelled"
 REPLACED: Final = "replaced"
+FOREVER: Final = "forever"
 
 
 class JobName(NamedTuple):
@@ -65,6 +67,31 @@ def check_priority(priority: Any) -> int:
 def check_max_attempts(attempts: Any) -> int | None:
     """Check how often a job may be tried; None leaves it to its type."""
     return None if attempts is None else Retry(max_attempts=attempts).max_attempts
+
+
+def check_keep_finished(keep: Any) -> float | None:
+    """Return how many seconds finished jobs stay: 0 is not at all, None (or "forever") for ever."""
+    return _kept(keep, "keep_finished")
+
+
+def check_keep_dead(keep: Any) -> float | None:
+    """Return how many seconds dead jobs stay: more than 0, None (or "forever") for ever."""
+    seconds = _kept(keep, "keep_dead")
+    if seconds == 0:
+        raise InvalidInput("keep_dead must be more than 0: dead jobs would be gone before anybody sees them.")
+    return seconds
+
+
+def _kept(keep: Any, what: str) -> float | None:
+    if keep is None or keep == FOREVER:
+        return None
+    seconds = keep.total_seconds() if isinstance(keep, timedelta) else keep
+    most = limits.KEEP_SECONDS_MOST
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= most:
+        raise InvalidInput(
+            f'{what} takes seconds (from 0 to {most:.0f}), a timedelta or "{FOREVER}", not {str(keep)[:60]!r}.'
+        )
+    return float(seconds)
 
 
 def name_of(stream: str) -> JobName | None:

@@ -6,6 +6,7 @@ LISTEN on pooled connections.
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,6 +50,11 @@ _READING = psycopg.IsolationLevel.REPEATABLE_READ
 _POOL = 8  # connections, unless a limit is given …
 _STREAMING = 16  # … and those of the Arrow driver on top; with a limit, a quarter of it
 
+# A pool that cannot connect tries ever less often, and nothing but a new request wakes it: so it gives up soon, and is
+# asked again. Else a database that was away for a minute would be away for another one.
+_RECONNECT_SECONDS = 1.0
+_ASK_SECONDS = 2.0
+
 
 class PostgresStore:
     """A log in the schema `penstock` (or the one named by `?schema=`) of a PostgreSQL database."""
@@ -66,6 +72,7 @@ class PostgresStore:
         clock: Clock | None = None,
         hook: StatementHook | None = None,
         connections: int | None = None,
+        patience_seconds: float | None = None,
     ) -> None:
         streaming = _STREAMING if connections is None else max(1, connections // 4)
         self.url = url
@@ -78,10 +85,11 @@ class PostgresStore:
             min_size=0,
             max_size=_POOL if connections is None else max(1, connections - streaming),
             open=False,
-            timeout=BUSY_SECONDS,
+            reconnect_timeout=_RECONNECT_SECONDS,
             kwargs={"prepare_threshold": None, "application_name": "penstock", "connect_timeout": 10},
             configure=_prepare,
         )
+        self._patience_seconds = BUSY_SECONDS if patience_seconds is None else patience_seconds
         self._opened = False
         self._identity: tuple[int, ...] | None = None
         self._home = Home(self.blocks)
@@ -111,13 +119,19 @@ class PostgresStore:
 
         (The pool's own check sleeps ever longer with every connection that it finds ended.)
         """
-        try:
-            while not _lives(connection := pool.getconn()):
-                connection.close()
-                pool.putconn(connection)
-        except PoolTimeout as error:
-            raise self._none_free() from error
-        return connection
+        until = time.monotonic() + self._patience_seconds
+        while True:
+            left = until - time.monotonic()
+            try:
+                connection = pool.getconn(max(0.0, min(left, _ASK_SECONDS)))
+            except PoolTimeout as error:
+                if left <= _ASK_SECONDS:
+                    raise self._none_free() from error
+                continue
+            if _lives(connection):
+                return connection
+            connection.close()
+            pool.putconn(connection)
 
     def only(self, block: str, **params: Any) -> Sequence[Sequence[Any]]:
         """Without BEGIN and COMMIT. Single events are appended, claimed and settled this way, where every call counts:
@@ -164,7 +178,7 @@ class PostgresStore:
 
     def _none_free(self) -> StoreUnavailable:
         self._reach()
-        return StoreUnavailable(f"No connection to {self.safe_url} was free for {BUSY_SECONDS:.0f} s.")
+        return StoreUnavailable(f"No connection to {self.safe_url} was free for {self._patience_seconds:g} s.")
 
     def _reach(self) -> None:
         """Connect once, beside the pool, which does not say why it cannot."""

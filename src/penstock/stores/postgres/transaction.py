@@ -32,7 +32,7 @@ _SETTINGS = (
     "set_config('idle_in_transaction_session_timeout', '10s', true), set_config('jit', 'off', true)"
 )
 # Blocks that come first in their transaction, and make its settings themselves.
-HAVE_SETTINGS = {"claim.look", "claim.first", "settle.whole", "append.single", "jobs.due"}
+HAVE_SETTINGS = {"claim.look", "claim.first", "settle.whole", "append.single", "jobs.due", "jobs.claim_first"}
 
 
 def _elapsed() -> float:

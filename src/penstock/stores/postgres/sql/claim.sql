@@ -285,8 +285,11 @@ select id, %(group_id)s, 0, 1, %(binding)s, (id << 20) | (one ->> 'secret')::big
 returning id, token, {{wanted_of_run}};
 
 -- name: lease.open_ids
--- The open leases of a group.
-select id from penstock.open_lease where group_id = %(group_id)s;
+-- The open leases of a group without keys, as far as they are not listed.
+select l.id from (select id, open_before from penstock.leases
+                   where group_id = %(group_id)s and lanes = 1 and lane = 0 order by id desc limit 1) n
+ cross join lateral (select * from penstock.leases where id = any(n.open_before || n.id) offset 0) l
+ where l.outcome is null;
 
 -- name: lease.move_rows
 -- Rows that go on in leases of their own.

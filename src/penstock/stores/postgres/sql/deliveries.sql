@@ -1,10 +1,12 @@
 -- name: inspect.deliveries
+-- (The stream follows from the group, but only a stream that is named keeps the plan from reading the others.)
 select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.attempts, v.failures, v.available_at,
        v.claimed_at, v.claimed_by, v.last_error, v.error_code, v.reason, v.published_at, v.dead_at, v.updated_at,
        v.total_attempts, v.error_type, v.fingerprint, e.payload, e.content_type, e.headers::text as headers, e.metadata::text as metadata, e.partition_key,
        e.ordering_key, e.created_at
-  from penstock.delivery v join penstock.events e on e."offset" = v."offset"
- where v.group_id = %(group_id)s and v."offset" > %(after)s and v."offset" <= %(upto)s
+  from penstock.delivery v
+ cross join lateral (select * from penstock.events where "offset" = v."offset" offset 0) e
+ where v.group_id = %(group_id)s and v.stream = %(stream)s and v."offset" > %(after)s and v."offset" <= %(upto)s
    and (%(state)s::text is null or v.state = %(state)s)
    and {{of_ids}}
    and {{of_type(v.)}}

@@ -216,3 +216,7 @@ to_char({{moment}} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 -- include: attempts_of_job(e)
 -- How often a job may be tried, if it says so itself.
 case when %(jobs)s then ({{e}}metadata -> 'penstock-job' ->> 'max_attempts')::int end
+
+-- include: key_is_held(e)
+-- Whether a unique key is a job's own for some more time, though it has finished.
+exists (select 1 from penstock.job_unique u where u.event_id = {{e}}event_id and u.until_at > %(now)s)

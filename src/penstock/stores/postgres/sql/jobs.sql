@@ -1,6 +1,13 @@
 -- name: jobs.due
--- Of these streams: where their first job to claim is, and when another will be due.
-select * from penstock.jobs_due(%(streams)s::text[], %(now)s::timestamptz);
+-- Of the streams of these types: where their first job to claim is, and when another will be due; before them one row that
+-- says how far the log was.
+select * from penstock.jobs_due(%(known)s::text[], %(queue)s, %(types)s::text[], %(since)s, %(now)s::timestamptz);
+
+-- name: jobs.claim_first
+-- The same, and a claim from the most urgent stream, in one statement, where it is simple.
+select (select wanted from penstock.runs where id = %(run)s) as wanted, c.*
+  from penstock.claim_first_job(%(known)s::text[], %(queue)s, %(types)s::text[], %(since)s, %(now)s::timestamptz,
+                                %(claimed_by)s, %(seconds)s, %(most)s, %(secret)s, %(run)s) c;
 
 -- name: jobs.find
 -- A job by its id.
@@ -75,7 +82,7 @@ select l.id, x.id is not null as extended, x.wanted
  where l.outcome is null and l.expires_at > %(now)s;
 
 -- name: jobs.to_cancel
--- Jobs in these leases that are to be cancelled. A range has the offsets of other streams between its own.
+-- Jobs and events in these leases that are to be cancelled. A range has the offsets of other streams between its own.
 select l.id, c."offset" from penstock.leases l join penstock.groups g using (group_id)
  cross join lateral (select "offset" from penstock.job_cancels
                       where l.offsets is null and "offset" > l.low and "offset" <= l.high and asked_at >= l.claimed_at
@@ -83,18 +90,23 @@ select l.id, c."offset" from penstock.leases l join penstock.groups g using (gro
                      select "offset" from penstock.job_cancels
                       where "offset" = any(l.offsets) and asked_at >= l.claimed_at) c
   join penstock.events e on e."offset" = c."offset" and e.stream = g.stream
- where l.id = any(%(ids)s::bigint[]);
+ where l.id = any(%(ids)s::bigint[])
+ union all
+select l.id, c."offset" from penstock.leases l join penstock.event_cancels c using (group_id)
+ where l.id = any(%(ids)s::bigint[])
+   and case when l.offsets is null then c."offset" > l.low and c."offset" <= l.high and c."offset" <> all (l.holes)
+            else c."offset" = any (l.offsets) end;
 
 -- name: jobs.declare
 -- What an app says of a type; no row if it was known like that.
 insert into penstock.job_types as t (queue, job_type, schema, lease_seconds, max_attempts, base_seconds, factor, cap_seconds, jitter, max_age_seconds,
-                             max_in_flight, rate_per_second, declared_at)
+                             max_in_flight, rate_per_second, keep_finished, keep_dead, declared_at)
 values (%(queue)s, %(job_type)s, %(schema)s, %(lease_seconds)s, %(max_attempts)s, %(base_seconds)s, %(factor)s, %(cap_seconds)s, %(jitter)s, %(max_age_seconds)s,
-        %(max_in_flight)s, %(rate_per_second)s, %(now)s)
+        %(max_in_flight)s, %(rate_per_second)s, %(keep_finished)s, %(keep_dead)s, %(now)s)
 on conflict (queue, job_type) do update
    set schema = excluded.schema, lease_seconds = excluded.lease_seconds, max_attempts = excluded.max_attempts, base_seconds = excluded.base_seconds, factor = excluded.factor, cap_seconds = excluded.cap_seconds, jitter = excluded.jitter, max_age_seconds = excluded.max_age_seconds,
        max_in_flight = excluded.max_in_flight, rate_per_second = excluded.rate_per_second,
-       declared_at = excluded.declared_at
+       keep_finished = excluded.keep_finished, keep_dead = excluded.keep_dead, declared_at = excluded.declared_at
  where t.schema is distinct from excluded.schema
     or t.lease_seconds is distinct from excluded.lease_seconds
     or t.max_attempts is distinct from excluded.max_attempts
@@ -105,10 +117,20 @@ on conflict (queue, job_type) do update
     or t.max_age_seconds is distinct from excluded.max_age_seconds
     or t.max_in_flight is distinct from excluded.max_in_flight
     or t.rate_per_second is distinct from excluded.rate_per_second
+    or t.keep_finished is distinct from excluded.keep_finished
+    or t.keep_dead is distinct from excluded.keep_dead
 returning queue;
 
 -- name: jobs.type
 select * from penstock.job_types where queue = %(queue)s and job_type = %(job_type)s;
+
+-- name: jobs.types
+select * from penstock.job_types order by queue, job_type;
+
+-- name: jobs.keep
+-- How long jobs of a type stay.
+update penstock.job_types set keep_finished = %(keep_finished)s, keep_dead = %(keep_dead)s
+ where queue = %(queue)s and job_type = %(job_type)s;
 
 -- name: limits.lock_type
 -- The limits of a job type, locked: its groups are claimed from side by side.

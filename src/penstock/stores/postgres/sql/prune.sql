@@ -97,3 +97,9 @@ with noted as (
 delete from penstock.job_unique u
  where (u.until_at is null or u.until_at <= clock_timestamp())
    and not exists (select 1 from penstock.events e where e.event_id = u.event_id);
+
+-- name: prune.dead_jobs
+-- How many of the jobs that go are dead.
+select count(*) as jobs from penstock.deliveries
+ where group_id = %(group_id)s and state = 'DEAD' and "offset" > %(low)s and "offset" <= %(high)s
+   and "offset" <> all (%(kept)s::bigint[]);

@@ -1,9 +1,9 @@
 -- name: reap.groups
--- The groups, of all or of those that are named, that have an expired lease.
+-- The groups, of all or of those that are named, that have an expired lease. (`offset 0`: only their leases are looked at.)
 select g.stream, g.group_name from penstock.groups g
  where (%(streams)s::text[] is null
         or (g.stream, g.group_name) in (select * from unnest(%(streams)s::text[], %(names)s::text[])))
-   and exists (select 1 from penstock.open_lease o where o.group_id = g.group_id and o.expires_at <= %(now)s)
+   and exists (select 1 from penstock.open_lease o where o.group_id = g.group_id and o.expires_at <= %(now)s offset 0)
  order by g.stream, g.group_name;
 
 -- name: reap.expired

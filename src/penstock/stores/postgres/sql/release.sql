@@ -7,4 +7,4 @@
 
 -- name: lease.extend
 update penstock.leases set expires_at = %(expires_at)s, heartbeat_at = %(now)s where id = %(id)s
-returning {{wanted_of_run}};
+returning {{wanted_of_run}}, exists (select 1 from penstock.event_cancels c where c.group_id = leases.group_id) as cancels;

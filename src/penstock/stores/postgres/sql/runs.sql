@@ -5,7 +5,10 @@ values (%(name)s, %(app)s, %(engine)s, %(version)s, %(host)s, %(pid)s,
 returning id;
 
 -- name: run.beat
-update penstock.runs set heartbeat_at = %(now)s where id = %(run)s and ended_at is null returning wanted;
+-- `token`: only a run over HTTP that this token has begun.
+update penstock.runs set heartbeat_at = %(now)s
+ where id = %(run)s and ended_at is null and (%(token)s::text is null or (engine = 'http' and app = %(token)s::text))
+returning wanted;
 
 -- name: run.end
 update penstock.runs set heartbeat_at = %(now)s, ended_at = %(now)s, outcome = %(outcome)s

@@ -76,6 +76,11 @@ select g.group_id, coalesce(r.members, 0) as returned, o.members as open, o.leas
                where ended_at > %(now)s::timestamptz - interval '60 seconds') lane) n
  where {{of_group(g.)}};
 
+-- name: stats.gone
+-- Jobs that were removed, per group.
+select t.group_id, t.completed, t.exhausted from penstock.job_totals t join penstock.groups g on g.group_id = t.group_id
+ where {{of_group(g.)}};
+
 -- name: stats.created
 select "offset", created_at from penstock.events where "offset" = any(%(offsets)s::bigint[]);
 

@@ -11,6 +11,8 @@ update penstock_groups
 -- name: group.delete
 insert into penstock_maintenance (one) values (1)
 ;;
+delete from penstock_event_cancels where group_id = :group_id
+;;
 delete from penstock_deliveries where group_id = :group_id
 ;;
 delete from penstock_leases where group_id = :group_id
@@ -28,6 +30,10 @@ delete from penstock_reader_claims where group_id = :group_id
 delete from penstock_binding_types where binding in (select id from penstock_bindings where group_id = :group_id)
 ;;
 delete from penstock_bindings where group_id = :group_id
+;;
+delete from penstock_job_retention where group_id = :group_id
+;;
+delete from penstock_job_totals where group_id = :group_id
 ;;
 delete from penstock_groups where group_id = :group_id;
 

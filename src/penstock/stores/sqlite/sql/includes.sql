@@ -218,3 +218,7 @@ coalesce(:now_at, cast(round((julianday('now') - 2440587.5) * 86400000000.0) as 
 -- include: attempts_of_job(e)
 -- How often a job may be tried, if it says so itself.
 case when :jobs then json_extract({{e}}metadata, '$.penstock-job.max_attempts') end
+
+-- include: key_is_held(e)
+-- Whether a unique key is a job's own for some more time, though it has finished.
+exists (select 1 from penstock_job_unique u where u.event_id = {{e}}event_id and u.until_at > :now)

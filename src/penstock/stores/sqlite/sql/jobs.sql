@@ -1,8 +1,13 @@
 -- name: jobs.due
--- Of these streams: where their first job to claim is, and when another will be due. A stream without its group has never
--- been claimed from. A dated job at its head does not make it older than it is.
-with heads as (
-  select s.value as stream, g.group_id, coalesce(g.paused, 0) as paused,
+-- Of the streams of these types, and those that are known: where their first job to claim is, and when another will be due;
+-- before them one row that says how far the log was. A stream without its group has never been claimed from. A dated or
+-- cancelled job at its head does not make it older than it is. (All streams are looked at: nothing is far away here.)
+with recursive priorities(p) as (
+  select 0 union all select p + 1 from priorities where p < 9
+), streams(stream) as (
+  select value from json_each(:known) union select 'jobs:' || :queue || ':' || p || ':' || t.value from priorities, json_each(:types) t
+), heads as (
+  select s.stream, g.group_id, coalesce(g.paused, 0) as paused,
          coalesce((select max(f.high) from penstock_leases f
                     where f.group_id = g.group_id and f.lanes = 1 and f.lane = 0 and f.fresh = 1),
                   json_extract(g.starts, '$[0]'), 0) as cursor,
@@ -10,26 +15,40 @@ with heads as (
            where d.group_id = g.group_id and d.state = 'PENDING' and d.available_at <= :now) as due,
          (select min(d.available_at) from penstock_deliveries d
            where d.group_id = g.group_id and d.state = 'PENDING' and d.available_at > :now) as due_later,
-         (select min(low) + 1 from penstock_returned r where r.group_id = g.group_id and r.available_at <= :now) as back,
+         (select coalesce((select y."offset" from (select e."offset" from penstock_events e
+                                                   where e.stream = s.stream and e."offset" > x.low
+                                                   order by e."offset" limit 1000) y
+                            where not exists (select 1 from penstock_deliveries d
+                                               where d.group_id = g.group_id and d."offset" = y."offset")
+                            limit 1), x.low + 1)
+            from (select min(low) as low from penstock_returned r
+                   where r.group_id = g.group_id and r.available_at <= :now) x) as back,
          (select min(available_at) from penstock_returned r
            where r.group_id = g.group_id and r.available_at > :now) as back_later
-    from json_each(:streams) s
-    left join penstock_groups g on g.stream = s.value and g.group_name = 'workers'
+    from streams s
+    left join penstock_groups g on g.stream = s.stream and g.group_name = 'workers'
 ), found as (
   select h.*,
-         coalesce((select min(x."offset") from (select e."offset", e.available_at from penstock_events e
-                                                 where e.stream = h.stream and e."offset" > h.cursor
-                                                 order by e."offset" limit 1000) x
-                    where x.available_at is null or x.available_at <= :now),
+         coalesce((select x."offset" from (select e."offset", e.available_at from penstock_events e
+                                            where e.stream = h.stream and e."offset" > h.cursor
+                                            order by e."offset" limit 1000) x
+                    where (x.available_at is null or x.available_at <= :now)
+                      and not exists (select 1 from penstock_deliveries d
+                                       where d.group_id = h.group_id and d."offset" = x."offset")
+                    limit 1),
                   (select e."offset" from penstock_events e
                     where e.stream = h.stream and e."offset" > h.cursor order by e."offset" limit 1)) as next
     from heads h
 )
+select null as stream, null as has_group, null as paused, null as "offset", null as later_at,
+       coalesce((select seq from sqlite_sequence where name = 'penstock_events'), 0) as horizon, :now as looked_at
+union all
 select stream, group_id is not null as has_group, paused,
        (select min(o.value) from json_each(json_array(next, due, back)) o where o.value is not null) as "offset",
-       (select min(o.value) from json_each(json_array(due_later, back_later)) o where o.value is not null) as later_at
+       (select min(o.value) from json_each(json_array(due_later, back_later)) o where o.value is not null) as later_at,
+       null, null
   from found
- where next is not null or due is not null or back is not null or due_later is not null or back_later is not null;
+ where group_id is not null or next is not null;
 
 -- name: jobs.find
 -- A job by its id.
@@ -98,7 +117,7 @@ update penstock_leases set expires_at = :expires_at, heartbeat_at = :now
 returning id, 1 as extended, {{wanted_of_run}};
 
 -- name: jobs.to_cancel
--- Jobs in these leases that are to be cancelled. A range has the offsets of other streams between its own.
+-- Jobs and events in these leases that are to be cancelled. A range has the offsets of other streams between its own.
 select l.id, c."offset" from json_each(:ids) i join penstock_leases l on l.id = i.value
   join penstock_groups g on g.group_id = l.group_id
   join penstock_job_cancels c on c."offset" > l.low and c."offset" <= l.high and c.asked_at >= l.claimed_at
@@ -107,18 +126,24 @@ select l.id, c."offset" from json_each(:ids) i join penstock_leases l on l.id = 
  union all
 select l.id, c."offset" from json_each(:ids) i join penstock_leases l on l.id = i.value
   join json_each(l.offsets) o join penstock_job_cancels c on c."offset" = o.value and c.asked_at >= l.claimed_at
- where l.offsets is not null;
+ where l.offsets is not null
+ union all
+select l.id, c."offset" from json_each(:ids) i join penstock_leases l on l.id = i.value
+  join penstock_event_cancels c on c.group_id = l.group_id
+ where case when l.offsets is null then c."offset" > l.low and c."offset" <= l.high
+                                        and c."offset" not in (select value from json_each(l.holes))
+            else c."offset" in (select value from json_each(l.offsets)) end;
 
 -- name: jobs.declare
 -- What an app says of a type; no row if it was known like that.
 insert into penstock_job_types as t (queue, job_type, schema, lease_seconds, max_attempts, base_seconds, factor, cap_seconds, jitter, max_age_seconds,
-                             max_in_flight, rate_per_second, declared_at)
+                             max_in_flight, rate_per_second, keep_finished, keep_dead, declared_at)
 values (:queue, :job_type, :schema, :lease_seconds, :max_attempts, :base_seconds, :factor, :cap_seconds, :jitter, :max_age_seconds,
-        :max_in_flight, :rate_per_second, :now)
+        :max_in_flight, :rate_per_second, :keep_finished, :keep_dead, :now)
 on conflict (queue, job_type) do update
    set schema = excluded.schema, lease_seconds = excluded.lease_seconds, max_attempts = excluded.max_attempts, base_seconds = excluded.base_seconds, factor = excluded.factor, cap_seconds = excluded.cap_seconds, jitter = excluded.jitter, max_age_seconds = excluded.max_age_seconds,
        max_in_flight = excluded.max_in_flight, rate_per_second = excluded.rate_per_second,
-       declared_at = excluded.declared_at
+       keep_finished = excluded.keep_finished, keep_dead = excluded.keep_dead, declared_at = excluded.declared_at
  where t.schema is not excluded.schema
     or t.lease_seconds is not excluded.lease_seconds
     or t.max_attempts is not excluded.max_attempts
@@ -129,10 +154,20 @@ on conflict (queue, job_type) do update
     or t.max_age_seconds is not excluded.max_age_seconds
     or t.max_in_flight is not excluded.max_in_flight
     or t.rate_per_second is not excluded.rate_per_second
+    or t.keep_finished is not excluded.keep_finished
+    or t.keep_dead is not excluded.keep_dead
 returning queue;
 
 -- name: jobs.type
 select * from penstock_job_types where queue = :queue and job_type = :job_type;
+
+-- name: jobs.types
+select * from penstock_job_types order by queue, job_type;
+
+-- name: jobs.keep
+-- How long jobs of a type stay.
+update penstock_job_types set keep_finished = :keep_finished, keep_dead = :keep_dead
+ where queue = :queue and job_type = :job_type;
 
 -- name: limits.lock_type
 -- The limits of a job type, locked: its groups are claimed from side by side.

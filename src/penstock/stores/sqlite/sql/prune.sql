@@ -154,3 +154,9 @@ delete from penstock_job_cancels
 ;;
 delete from penstock_job_unique
  where until_at is null and not exists (select 1 from penstock_events e where e.event_id = penstock_job_unique.event_id);
+
+-- name: prune.dead_jobs
+-- How many of the jobs that go are dead.
+select count(*) as jobs from penstock_deliveries
+ where group_id = :group_id and state = 'DEAD' and "offset" > :low and "offset" <= :high
+   and "offset" not in (select value from json_each(:kept));

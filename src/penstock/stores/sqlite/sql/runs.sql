@@ -4,7 +4,10 @@ values (:name, :app, :engine, :version, :host, :pid, :groups, :now, :now)
 returning id;
 
 -- name: run.beat
-update penstock_runs set heartbeat_at = :now where id = :run and ended_at is null returning wanted;
+-- `token`: only a run over HTTP that this token has begun.
+update penstock_runs set heartbeat_at = :now
+ where id = :run and ended_at is null and (:token is null or (engine = 'http' and app = :token))
+returning wanted;
 
 -- name: run.end
 update penstock_runs set heartbeat_at = :now, ended_at = :now, outcome = :outcome where id = :run and ended_at is null;

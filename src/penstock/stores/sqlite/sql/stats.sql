@@ -80,6 +80,11 @@ select g.group_id,
   from penstock_groups g
  where {{of_group(g.)}};
 
+-- name: stats.gone
+-- Jobs that were removed, per group.
+select t.group_id, t.completed, t.exhausted from penstock_job_totals t join penstock_groups g on g.group_id = t.group_id
+ where {{of_group(g.)}};
+
 -- name: stats.created
 select "offset", created_at from penstock_events where "offset" in (select value from json_each(:offsets));
 

@@ -1,0 +1,1 @@
+-- Claims look at few of thousands of open leases, and at few streams of hundreds of job types: nothing to change here.

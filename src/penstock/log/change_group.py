@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from penstock.core.event import check_text
@@ -41,7 +41,7 @@ def set_group(
     if retry is not None:
         if not isinstance(retry, Retry):
             raise InvalidInput(f"retry must be a penstock.Retry, not {retry!r}.")
-        given["retry"] = retry
+        given["retry"] = retry.storable()
     if lease_seconds is not None:
         given["lease_seconds"] = check_lease_seconds(lease_seconds)
     if on_dead is not None:
@@ -72,7 +72,7 @@ def policy_of(settings: GroupSettings) -> dict[str, Any]:
         "on_dead": settings.on_dead,
         "max_in_flight": settings.max_in_flight,
         "rate_per_second": settings.rate_per_second,
-        **asdict(settings.retry),
+        **settings.retry.stored,
     }
 
 

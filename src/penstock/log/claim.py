@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -158,9 +158,14 @@ def claim_at_once(
     )
     if not rows:
         return None
-    wanted, lease_id, token, group_id, binding, low, horizon, claimed_at, expires_at, last = rows[0][:_LEASE_COLUMNS]
-    if lease_id is None:
+    if rows[0][1] is None:
         return Idle(None)
+    return lease_at_once(rows, stream, group_name, limit, claimed_by)
+
+
+def lease_at_once(rows: Sequence[Sequence[Any]], stream: str, group_name: str, limit: int, claimed_by: str) -> LeaseRow:
+    """Return the lease, with its events, of a claim in one statement."""
+    wanted, lease_id, token, group_id, binding, low, horizon, claimed_at, expires_at, last = rows[0][:_LEASE_COLUMNS]
     high = rows[-1][_LEASE_COLUMNS] if len(rows) == limit else horizon
     return LeaseRow(
         LeaseId(lease_id),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from penstock.core.event import check_name
@@ -56,7 +56,7 @@ def _create(tx: Transaction, stream: str, group_name: str, start: Position, want
         max_in_flight=wanted.max_in_flight,
         rate_per_second=wanted.rate_per_second,
         now=tx.now(),
-        **asdict(wanted.retry),
+        **wanted.retry.stored,
     )
     if row is None:  # another transaction has just created it
         return _same(groups.get(tx, stream, group_name), wanted)

@@ -106,6 +106,7 @@ def page(
         rows = tx.rows(
             "inspect.deliveries",
             group_id=group.group_id,
+            stream=stream,
             state=state,
             after=after,
             upto=after + window,
@@ -181,7 +182,8 @@ def _delivery(
         return None
     which = Selection(event_ids=[event.event_id]).params()
     at = event.offset
-    rows = tx.rows("inspect.deliveries", group_id=group.group_id, state=None, after=at - 1, upto=at, limit=1, **which)
+    one = {"group_id": group.group_id, "stream": stream, "state": None, "after": at - 1, "upto": at, "limit": 1}
+    rows = tx.rows("inspect.deliveries", **one, **which)
     if not rows:
         return None
     history = tx.rows("inspect.history", group_id=group.group_id, offset=event.offset)

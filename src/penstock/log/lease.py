@@ -34,6 +34,7 @@ class Lease:
         self.events = Events(columns, row.stream, claim)
         self.expires_at: datetime = row.expires_at
         self.wanted: str | None = row.wanted  # what its run should do, as of the claim or the last extension
+        self.cancelled: Mapping[int, str] = {}  # events that should end, by offset, as of the last extension
 
     @property
     def id(self) -> int:
@@ -107,7 +108,7 @@ class Lease:
         """Extend the lease to `seconds` (default: the group's `lease_seconds`) from now; returns the new end."""
         if seconds is not None:
             checks.seconds(seconds, "seconds", limits.LEASE_SECONDS_MOST)
-        self.expires_at, self.wanted = release.extend(self._store, self.id, self.token, seconds)
+        self.expires_at, self.wanted, self.cancelled = release.extend(self._store, self.id, self.token, seconds)
         return self.expires_at
 
     def release(self) -> Settled:

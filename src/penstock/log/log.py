@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -19,6 +19,7 @@ from penstock.core.retry import Retry
 from penstock.log import (
     append,
     bindings,
+    cancel,
     change_group,
     checks,
     claim_once,
@@ -46,13 +47,17 @@ from penstock.log import (
     tokens,
 )
 from penstock.log.bookkeeping import Bookkeeping
+from penstock.log.cancel import Cancelled
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
-from penstock.log.jobs import beat, cancel, finish, schedules, submit, types
+from penstock.log.jobs import beat, finish, lifetime, retention, schedules, submit, types
+from penstock.log.jobs import cancel as job_cancel
 from penstock.log.jobs import look as jobs
 from penstock.log.jobs.beat import Beat
 from penstock.log.jobs.claim import JobClaims
 from penstock.log.jobs.held import HeldJobs
+from penstock.log.jobs.lifetime import JobTypeSettings
+from penstock.log.jobs.retention import Removed
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.jobs.submit import Submitted
 from penstock.log.lease import Lease
@@ -376,6 +381,22 @@ class Log:
         """Give up waiting deliveries: PENDING → CLAIMED → DEAD; raises `InFlight` if one is being worked on."""
         return kill.kill(self.store, stream, group, event_ids, reason, dry_run=dry_run, by=by)
 
+    def cancel(
+        self,
+        stream: str,
+        group: str,
+        *,
+        event_ids: Iterable[Any],
+        reason: str = "cancelled",
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> Cancelled:
+        """Give up deliveries that wait, and tell the holders of those that are claimed with their next heartbeat.
+
+        They are DEAD with the reason `cancelled`. One that succeeds before it is ended stays PUBLISHED.
+        """
+        return cancel.cancel(self.store, stream, group, event_ids, reason, dry_run=dry_run, by=by)
+
     def reschedule(
         self,
         stream: str,
@@ -531,9 +552,15 @@ class Log:
         lease_seconds: float = LEASE_SECONDS,
         max_in_flight: int | None = None,
         rate_per_second: float | None = None,
+        keep_finished: float | timedelta | str | None = None,
+        keep_dead: float | timedelta | str | None = None,
         by: str | None = None,
     ) -> None:
-        """Declare a job type: from now on its payloads must match this JSON Schema, and its jobs have this policy."""
+        """Declare a job type: from now on its payloads must match this JSON Schema, and its jobs have this policy.
+
+        Finished jobs are removed after `keep_finished` (seconds or a timedelta; 0 at once), dead ones after
+        `keep_dead`; None keeps them.
+        """
         name = check_job_name(type, queue, 0)
         types.declare(
             self.store,
@@ -544,8 +571,36 @@ class Log:
             lease_seconds=lease_seconds,
             max_in_flight=max_in_flight,
             rate_per_second=rate_per_second,
+            keep_finished=keep_finished,
+            keep_dead=keep_dead,
             by=checks.author(by),
         )
+
+    def set_job_type(
+        self,
+        type: str,
+        *,
+        queue: str = QUEUE,
+        keep_finished: float | timedelta | str | None = None,
+        keep_dead: float | timedelta | str | None = None,
+        by: str | None = None,
+    ) -> JobTypeSettings:
+        """Change how long jobs of a type stay; what is not given stays as it is, "forever" keeps them.
+
+        An app that declares the type says it again when it starts.
+        """
+        return lifetime.set_job_type(self.store, check_job_name(type, queue, 0), keep_finished, keep_dead, by)
+
+    def job_types(self) -> list[JobTypeSettings]:
+        """Return the job types that were declared or changed."""
+        return lifetime.job_types(self.store)
+
+    def remove_finished_jobs(self) -> Removed:
+        """Remove some finished and dead jobs whose time is over; engines and `penstock serve` do this by themselves.
+
+        Call it again while the result says `more`.
+        """
+        return retention.remove_finished(self.store)
 
     def claim_job(
         self,
@@ -629,7 +684,7 @@ class Log:
 
     def cancel_job(self, id: Any, *, by: str | None = None) -> Job:
         """Cancel a job: a waiting one is DEAD at once, a running one is told with its next heartbeat."""
-        return cancel.cancel(self.store, id, by)
+        return job_cancel.cancel(self.store, id, by)
 
     def wait_for_job(self, id: Any, timeout: float | None = None) -> Job:
         """Return a job when it is finished, or as it is after `timeout` seconds."""
@@ -718,9 +773,12 @@ class Log:
         """Record the start of a run; returns its id."""
         return runs.start(self.store, new)
 
-    def beat_run(self, run: int) -> str:
-        """Record a heartbeat; returns what the run should do: run, quiet or stop."""
-        return runs.beat(self.store, run)
+    def beat_run(self, run: int, *, token: str | None = None) -> str:
+        """Record a heartbeat; returns what the run should do: run, quiet or stop.
+
+        With `token`, the name of one, `UnknownRun` unless the run is over HTTP, begun with this token, and not over.
+        """
+        return runs.beat(self.store, run, token)
 
     def wanted_of_run(self, run: int) -> str | None:
         """Return what a run should do: run, quiet or stop; None if it has no row. Its tasks ask."""

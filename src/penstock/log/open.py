@@ -24,13 +24,14 @@ def open_log(
     hook: StatementHook | None = None,
     migrate: bool = True,
     connections: int | None = None,
+    patience_seconds: float | None = None,
 ) -> Log:
     """Open a log; create or upgrade its schema if needed and permitted.
 
-    `url` defaults to $PENSTOCK_URL, else sqlite:///penstock.db. `connections` is the most that it keeps to a server.
-    `clock` and `hook` are for tests.
+    `url` defaults to $PENSTOCK_URL, else sqlite:///penstock.db. `connections` is the most that it keeps to a server,
+    and `patience_seconds` is how long a call waits for one (30). `clock` and `hook` are for tests.
     """
-    store = make_store(url_of(url), clock=clock, hook=hook, connections=connections)
+    store = make_store(url_of(url), clock=clock, hook=hook, connections=connections, patience_seconds=patience_seconds)
     if migrate:
         try:
             store.migrate()
@@ -86,7 +87,12 @@ def schema_script(url: str | None = None) -> tuple[str, str]:
 
 
 def make_store(
-    url: str, *, clock: Clock | None = None, hook: StatementHook | None = None, connections: int | None = None
+    url: str,
+    *,
+    clock: Clock | None = None,
+    hook: StatementHook | None = None,
+    connections: int | None = None,
+    patience_seconds: float | None = None,
 ) -> Store:
     """Make the store of a URL, not yet connected."""
     if not isinstance(url, str):
@@ -99,5 +105,5 @@ def make_store(
     if scheme in ("postgresql", "postgres"):
         from penstock.stores.postgres.store import PostgresStore
 
-        return PostgresStore(url, clock=clock, hook=hook, connections=connections)
+        return PostgresStore(url, clock=clock, hook=hook, connections=connections, patience_seconds=patience_seconds)
     raise InvalidUrl(f"There is no store for the scheme {scheme[:40]!r}.")  # not the URL: it may hold a password

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from penstock.core import fingerprint
 from penstock.core.delivery import Reason, State
 from penstock.core.group import Group
+from penstock.core.job import CANCELLED
 from penstock.core.lanes import slice_of
 from penstock.core.lease import DEATHS, Failure, alone, error_columns, suspect_parts
 from penstock.core.lifecycle import next_attempt
@@ -125,7 +126,8 @@ def unblamed(reason: Reason, because: Failure | None = None) -> Fate:
 def bury(offset: int, failure: Failure, now: datetime) -> Given:
     """Make the outcome of a failure that leads to DEAD."""
     kind = failure.error_type, failure.fingerprint
-    return Given(offset, now, Fate(State.DEAD, None, 1, failure.message, failure.code, "dead", now, None, *kind))
+    reason = CANCELLED if failure.code == CANCELLED else None
+    return Given(offset, now, Fate(State.DEAD, reason, 1, failure.message, failure.code, "dead", now, None, *kind))
 
 
 def fail(group: Group, member: MemberRow, failure: Failure, now: datetime, jitter: Jitter) -> Given:

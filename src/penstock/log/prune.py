@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from penstock.core import limits
 from penstock.core.event import check_time
@@ -76,6 +77,8 @@ class _Pruning:
         removed = sum(int(row.events) for row in types)
         if removed:
             self._count_out(tx, known, types, kept, low, high)
+            if self.stream.startswith(PREFIX):
+                self._add_totals(tx, known, removed, kept, where)
             tx.run("prune.range", kept=kept, last=max(int(row.last) for row in types), **where)
             if self.stream.startswith(PREFIX):
                 tx.run("prune.jobs", low=low, high=high)
@@ -103,6 +106,18 @@ class _Pruning:
         fewer = {group_id: events for group_id, events in passed.items() if events}
         if fewer:
             tx.run("prune.passed", ids=list(fewer), counts=list(fewer.values()))
+
+    def _add_totals(
+        self, tx: Transaction, known: list[Group], removed: int, kept: list[int], where: dict[str, Any]
+    ) -> None:
+        """Remember how many finished and dead jobs are removed, so that the totals of their type do not fall."""
+        for group in known:
+            if group.group_name == GROUP:
+                row = tx.one(
+                    "prune.dead_jobs", group_id=group.group_id, kept=kept, low=where["low"], high=where["high"]
+                )
+                dead = 0 if row is None else int(row.jobs)
+                tx.run("jobs.gone", group_id=group.group_id, completed=removed - dead, exhausted=dead)
 
     def _wanted(
         self, tx: Transaction, group: Group, counts: dict[str, int], kept: list[int], low: int, high: int
@@ -137,20 +152,21 @@ class _Pruning:
 
     def _tidy(self, tx: Transaction) -> None:
         tx.run("prune.lock")
-        self._thin(tx)
+        thin(tx, self.stream, self.upto)
+        tx.run("prune.drop_empty")
         tx.run("prune.fingerprints")
         tx.run("prune.runs", before=tx.now() - timedelta(days=limits.RUN_KEPT_DAYS))
         detail = {"upto": self.upto, "keep_dead": self.keep_dead}
         audit.record(tx, self.by, "prune", stream=self.stream, count=self.removed, detail=detail)
 
-    def _thin(self, tx: Transaction) -> None:
-        """Keep only those counts at earlier marks between which enough events are left."""
-        drop, before = [], 0
-        for row in tx.rows("source.counted", stream=self.stream, low=0, high=self.upto):
-            if int(row.events) - before < limits.TALLY_GROWTH:
-                drop.append(int(row.upto))
-            else:
-                before = int(row.events)
-        if drop:
-            tx.run("prune.drop_steps", stream=self.stream, marks=drop)
-        tx.run("prune.drop_empty")
+
+def thin(tx: Transaction, stream: str, upto: int) -> None:
+    """Keep only those counts at earlier marks between which enough events are left."""
+    drop, before = [], 0
+    for row in tx.rows("source.counted", stream=stream, low=0, high=upto):
+        if int(row.events) - before < limits.TALLY_GROWTH:
+            drop.append(int(row.upto))
+        else:
+            before = int(row.events)
+    if drop:
+        tx.run("prune.drop_steps", stream=stream, marks=drop)

@@ -13,7 +13,7 @@ from penstock.core.delivery import Reason, State
 from penstock.core.group import Group
 from penstock.core.lease import Failure, LeaseOutcome, Settled, cut
 from penstock.errors import UnknownGroup
-from penstock.log import crash_guard, groups
+from penstock.log import cancel, crash_guard, groups
 from penstock.log.lease_end import end_lease
 from penstock.log.outcomes import add_returned, fail, members_of, remember_kinds, suspect, write_rows
 from penstock.log.transact import look, transact
@@ -32,9 +32,13 @@ def reap(
         known = groups.listed(store, stream)
         named = [(one.stream, one.group_name) for one in known if group in (None, one.group_name)]
     ended = 0
-    for where, name in look(store, lambda tx: expired_groups(tx, named)):
+    expired, cancelled = look(store, lambda tx: (expired_groups(tx, named), cancel.requested_groups(tx, named)))
+    for where, name in expired:
         with suppress(UnknownGroup):  # deleted in the meantime
             ended += transact(store, partial(reap_group, stream=where, group_name=name))
+    for where, name in cancelled:
+        with suppress(UnknownGroup):
+            transact(store, partial(cancel.answer_group, stream=where, group_name=name))
     return ended
 
 

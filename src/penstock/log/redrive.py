@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.log import audit, checks, groups
+from penstock.log import audit, cancel, checks, groups
 from penstock.log.selection import Moved, Selection
 from penstock.log.transact import transact
 from penstock.stores.base import Store, Transaction
@@ -15,6 +15,8 @@ def redrive(store: Store, stream: str, group: str, which: Selection, *, dry_run:
     def work(tx: Transaction) -> int:
         known = groups.locked(tx, stream, group)
         now = tx.now()
+        if not dry_run:
+            cancel.answer(tx, known)
         offsets = [row.offset for row in tx.rows("redrive.find", group_id=known.group_id, **which.params())]
         if dry_run:
             return len(offsets)

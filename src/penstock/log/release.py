@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from penstock.core.delivery import Reason
 from penstock.core.group import Group
 from penstock.core.lease import LeaseOutcome, Settled
 from penstock.errors import LeaseLost
-from penstock.log import groups
+from penstock.log import cancel, groups
 from penstock.log.lease_end import give_back_all
 from penstock.log.outcomes import give_back
 from penstock.log.transact import transact
@@ -50,6 +51,7 @@ class Extended(NamedTuple):
 
     expires_at: datetime
     wanted: str | None  # what the lease's run should do: run, quiet or stop; None without a run
+    cancelled: Mapping[int, str]  # offsets of events that should end, each with its error
 
 
 def extend(store: Store, lease_id: int, token: int, seconds: float | None) -> Extended:
@@ -62,7 +64,8 @@ def extend_in(tx: Transaction, lease_id: int, token: int, seconds: float | None)
     _, group, now = holder(tx, lease_id, token)
     expires_at = now + timedelta(seconds=seconds or group.lease_seconds)
     row = tx.one("lease.extend", id=lease_id, expires_at=expires_at, now=now)
-    return Extended(expires_at, None if row is None else row.wanted)
+    assert row is not None, "a locked lease is there"
+    return Extended(expires_at, row.wanted, cancel.told(tx, lease_id) if row.cancels else {})
 
 
 def release(store: Store, lease_id: int, token: int) -> Settled:

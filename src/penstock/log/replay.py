@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.log import audit, checks, groups, positions
+from penstock.log import audit, cancel, checks, groups, positions
 from penstock.log.selection import Moved, Selection
 from penstock.log.transact import transact
 from penstock.stores.base import Store, Transaction
@@ -21,6 +21,7 @@ def _replay(tx: Transaction, stream: str, group_name: str, which: Selection, dry
     found = tx.rows("replay.find", group_id=group.group_id, stream=stream, after=after, upto=upto, **which.params())
     if dry_run or not found:
         return len(found)
+    cancel.answer(tx, group)
     rows = [row.offset for row in found if row.has_row]
     ranged = {row.offset: row.replays for row in found if not row.has_row}
     moved = 0

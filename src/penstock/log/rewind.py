@@ -50,6 +50,7 @@ def _rewind(
     if dry_run:
         return count
     _end_leases(tx, group, now)
+    tx.run("cancel.forget", group_id=group.group_id, after=target)
     ended = _ended(tx, group, target)
     number = max(group.rewinds, ended.replays) + 1  # above every ended life, so that no idempotency key is used twice
     tx.run("rewind.log_rows", group_id=group.group_id, target=target, by=by, replay=number, now=now)

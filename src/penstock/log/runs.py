@@ -74,9 +74,14 @@ def start(store: Store, new: NewRun) -> int:
     return transact(store, work)
 
 
-def beat(store: Store, run: int) -> str:
-    """Record a heartbeat; returns what the run should do: run, quiet or stop. A run without a row continues."""
-    row = transact(store, lambda tx: tx.one("run.beat", run=run, now=tx.now()))
+def beat(store: Store, run: int, token: str | None = None) -> str:
+    """Record a heartbeat; returns what the run should do: run, quiet or stop. A run without a row continues.
+
+    With `token`, the name of one, the run must be over HTTP and begun with it; `UnknownRun` if it is not, or has ended.
+    """
+    row = transact(store, lambda tx: tx.one("run.beat", run=run, token=token, now=tx.now()))
+    if row is None and token is not None:
+        raise UnknownRun(f"The token {token!r} has begun no run {run}, or the run has ended.")
     return "run" if row is None else str(row.wanted)
 
 

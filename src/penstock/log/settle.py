@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.core import codec, fingerprint
 from penstock.core.event import NewEvent
+from penstock.core.job import CANCELLED
 from penstock.core.lease import Effects, Failure, LeaseOutcome, Settled, Settlement
 from penstock.core.user_sql import UserSqlError
 from penstock.errors import SettleMismatch, UnattributedEffect
@@ -110,6 +111,9 @@ def settle_in(
         move(tx)
     kept = keep.open_kept(tx, group, lease, said.keep, now) if said.keep else []
     answer = replace(work.write(), kept=kept)
+    told = [offset for offset, why in work.dead.items() if why.code == CANCELLED]
+    if told:
+        tx.later("cancel.answered", group_id=group.group_id, offsets=told)
     if said.results:
         tx.later("jobs.results", rows=work.results(), now=now)
     if effects.emitted:

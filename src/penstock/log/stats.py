@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from penstock.core import limits
 from penstock.core.binding import Span
 from penstock.core.group import Group
+from penstock.core.job import GROUP, name_of
 from penstock.log import groups
 from penstock.log.transact import look
 from penstock.stores.base import Row, Store, Transaction
@@ -46,6 +47,30 @@ class GroupStats:
     published_per_second: float
     lag_is_exact: bool = True
     unavailable: str | None = None  # the target's error, while the circuit is open
+    completed_total: int | None = None  # of jobs: those that have finished, even if they were removed since
+    exhausted_total: int | None = None  # of jobs: those that are dead, or were removed dead
+
+
+@dataclass(frozen=True, slots=True)
+class JobTypeStats:
+    """The jobs of a type in a queue, of all priorities."""
+
+    type: str
+    queue: str
+    pending: int = 0
+    claimed: int = 0
+    completed_total: int = 0
+    exhausted_total: int = 0
+
+    def plus(self, one: GroupStats) -> JobTypeStats:
+        """Add the jobs of a priority."""
+        return replace(
+            self,
+            pending=self.pending + one.pending,
+            claimed=self.claimed + one.claimed,
+            completed_total=self.completed_total + (one.completed_total or 0),
+            exhausted_total=self.exhausted_total + (one.exhausted_total or 0),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +80,17 @@ class Stats:
     horizon: int
     streams: tuple[StreamStats, ...]
     groups: tuple[GroupStats, ...]
+
+    @property
+    def job_types(self) -> tuple[JobTypeStats, ...]:
+        """Jobs by type and queue. A type that nobody has claimed from yet has no group, and is not there."""
+        found: dict[tuple[str, str], JobTypeStats] = {}
+        for one in self.groups:
+            name = name_of(one.stream)
+            if name is not None and one.group == GROUP:
+                key = (name.type, name.queue)
+                found[key] = found.get(key, JobTypeStats(*key)).plus(one)
+        return tuple(found[key] for key in sorted(found))
 
 
 class _Counts:
@@ -113,12 +149,16 @@ def _stats(tx: Transaction, stream: str | None, group_name: str | None) -> Stats
     rows: dict[int, list[Row]] = defaultdict(list)
     for row in tx.rows("stats.rows", **which):
         rows[row.group_id].append(row)
+    gone = {}
+    if any(group.of_jobs for group in known):
+        gone = {row.group_id: (int(row.completed), int(row.exhausted)) for row in tx.rows("stats.gone", **which)}
     looks = []
     for group in known:
         mine = lanes[group.group_id]
         consumed = group.matched_before + sum(lane.total or 0 for lane in mine)
         beyond, exact = _beyond(tx, counts, group, consumed, horizon)
-        looks.append(_Look(group, facts[group.group_id], mine, rows[group.group_id], consumed, beyond, exact))
+        removed = gone.get(group.group_id, (0, 0)) if group.of_jobs else None
+        looks.append(_Look(group, facts[group.group_id], mine, rows[group.group_id], consumed, beyond, exact, removed))
     oldest = _oldest(tx, looks, horizon)
     totals = {name: sum(types.values()) for name, types in counts.now.items()}
     streams = tuple(StreamStats(name, events) for name, events in sorted(totals.items()) if events)
@@ -175,6 +215,7 @@ class _Look:
     consumed: int
     beyond: int
     exact: bool
+    removed: tuple[int, int] | None  # of jobs: how many finished and how many dead ones are gone
 
     def count(self, *states: str, ahead: bool | None = None) -> int:
         return sum(int(row.rows) for row in self.rows if row.state in states and ahead in (None, bool(row.ahead)))
@@ -190,14 +231,15 @@ class _Look:
         claimed = int(self.fact.open) + self.count("CLAIMED")
         unfinished_behind = self.count("PENDING", "CLAIMED", "DEAD", ahead=False)
         in_ranges = int(self.fact.returned) + int(self.fact.open)
-        published = self.consumed - in_ranges - unfinished_behind + self.count("PUBLISHED", ahead=True)
+        published = max(0, self.consumed - in_ranges - unfinished_behind + self.count("PUBLISHED", ahead=True))
+        dead = self.count("DEAD")
         return GroupStats(
             self.group.stream,
             self.group.group_name,
             pending,
             claimed,
-            max(0, published),
-            self.count("DEAD"),
+            published,
+            dead,
             pending + claimed,
             (now - oldest).total_seconds() if oldest is not None and (pending or claimed) else None,
             self.group.paused,
@@ -206,6 +248,8 @@ class _Look:
             round(float(self.fact.rate), 3),
             self.exact,
             None if circuit is None else circuit.last_error or "unavailable",
+            None if self.removed is None else published + self.removed[0],
+            None if self.removed is None else dead + self.removed[1],
         )
 
 

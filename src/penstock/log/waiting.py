@@ -17,11 +17,20 @@ _SEEN = ("offset", "attempts", "earlier_attempts", "replays", "last_error", "err
 
 def find(tx: Transaction, group: Group, ids: Sequence[uuid.UUID], what: str) -> list[Row]:
     """Return the deliveries with these ids; raise unless all of them are PENDING."""
+    found = find_all(tx, group, ids)
+    for row in found:
+        _require_pending(row, what)
+    return found
+
+
+def find_all(tx: Transaction, group: Group, ids: Sequence[uuid.UUID]) -> list[Row]:
+    """Return the deliveries with these ids, in their order; raise `UnknownEvent` if one is missing."""
     rows = tx.rows("operate.find", group_id=group.group_id, stream=group.stream, ids=list(ids))
     found = {row.event_id: row for row in rows}
     for one in ids:
-        _require_pending(found.get(one), one, group, what)
-    return list(found.values())
+        if one not in found:
+            raise UnknownEvent(f"The group {group.group_name!r} on {group.stream!r} has no delivery of {one}.")
+    return [found[one] for one in ids]
 
 
 def with_rows(tx: Transaction, group: Group, found: Sequence[Row], now: datetime) -> list[int]:
@@ -40,10 +49,8 @@ def with_rows(tx: Transaction, group: Group, found: Sequence[Row], now: datetime
     return sorted(row.offset for row in found)
 
 
-def _require_pending(row: Row | None, event_id: uuid.UUID, group: Group, what: str) -> None:
-    if row is None:
-        raise UnknownEvent(f"The group {group.group_name!r} on {group.stream!r} has no delivery of {event_id}.")
+def _require_pending(row: Row, what: str) -> None:
     if row.state == State.CLAIMED:
-        raise InFlight(f"{event_id} is CLAIMED by {row.claimed_by}; nothing was changed.")
+        raise InFlight(f"{row.event_id} is CLAIMED by {row.claimed_by}; nothing was changed.")
     if row.state != State.PENDING:
-        raise IllegalTransition(f"{event_id} is {row.state}, and only a PENDING delivery can be {what}.")
+        raise IllegalTransition(f"{row.event_id} is {row.state}, and only a PENDING delivery can be {what}.")

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.core.delivery import State
 from penstock.core.job import CANCELLED, GROUP, REPLACED, Job
 from penstock.log import audit, checks, groups, kill, waiting
+from penstock.log.cancel import ask
 from penstock.log.jobs import look
 from penstock.log.jobs.types import ensure_group
 from penstock.log.transact import transact
@@ -26,7 +27,7 @@ def cancel(store: Store, job_id: Any, by: str | None) -> Job:
         if job.status is State.PENDING:
             _give_up(tx, stream, job.id, CANCELLED, author)
         elif job.status is State.CLAIMED:
-            tx.run("jobs.ask_to_cancel", offset=offset, by=author, now=tx.now())
+            ask(tx, group, [offset], CANCELLED, author)
             audit.record_for(tx, author, "cancel", group, 1, {"event_ids": [str(job.id)]})
         return look.show(tx, [offset])[0]
 

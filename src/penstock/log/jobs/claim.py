@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from penstock.core.batch import Claimed, Event, Events
 from penstock.core.columns import unpack
 from penstock.core.delivery import State
-from penstock.core.event import check_name
-from penstock.core.job import GROUP, PRIORITIES, Job, JobName, check_job_name, check_queue, name_of, settings_of
+from penstock.core.job import GROUP, Job, JobName, check_queue, name_of, settings_of
 from penstock.core.lease import Idle, LeaseRow, Passed, Settlement
+from penstock.core.limits import LEASE_SECONDS_MOST, READ_WITH_CLAIM
 from penstock.errors import InvalidInput
 from penstock.log import checks, reap
-from penstock.log.claim import Claims, claim_in
+from penstock.log.claim import Claims, claim_in, lease_at_once
+from penstock.log.claim_lane import TOKEN_BITS
 from penstock.log.claim_once import once
 from penstock.log.jobs import look
 from penstock.log.jobs.held import Held, HeldJobs
 from penstock.log.jobs.types import ensure_group
+from penstock.log.jobs.wanted import Wanted, WantedTypes
 from penstock.log.lease import Lease
 from penstock.log.settle import settle_in
 from penstock.log.transact import look as looking
 from penstock.log.transact import repeat, transact
-from penstock.stores.base import Row, Store, Transaction
+from penstock.stores.base import Store, Transaction
 
 _REAP_SECONDS: Final = 1.0
+_LOOK_COLUMNS: Final = 7  # of `jobs.claim_first`, up to the lease
 MOST_JOBS: Final = 1_000  # in one claim
 
 
 class Due(NamedTuple):
-    """`jobs.due`: a stream with a job to claim, now or later."""
+    """`jobs.due`: a stream with a job to claim, now or later; the first row has only the last two columns."""
 
     stream: str
     has_group: bool
     paused: bool
     offset: int | None  # of its first job that is due
-    later_at: Any = None  # as the store has it
+    later_at: datetime | None
+    horizon: int
+    looked_at: datetime
 
 
 class JobClaims:
@@ -48,6 +55,7 @@ class JobClaims:
         self._claims = claims
         self._held = held
         self._reaped: float | None = None  # when, by whatever clock
+        self._wanted = WantedTypes()
 
     def claim(
         self, worker: Any, types: Any, queue: Any, lease_seconds: float | None, limit: Any, run: int | None = None
@@ -56,15 +64,20 @@ class JobClaims:
         checks.required_key(worker, "worker")
         if checks.count(limit, "limit") > MOST_JOBS:
             raise InvalidInput(f"limit is at most {MOST_JOBS:,} jobs, not {limit:,}.")
-        streams = self.streams(types, queue)
+        if lease_seconds is not None:
+            checks.seconds(lease_seconds, "lease_seconds", LEASE_SECONDS_MOST)
+        wanted = self.wanted(types, queue)
         taken: list[Job] = []
         while len(taken) < limit:
-            reaped = self._reap(streams)
-            for row in self.due(streams):
-                taken += self._take(row, worker, lease_seconds, limit - len(taken), run)
+            reaped = self._reap(wanted)
+            quick = self._at_once(wanted, 1, worker, lease_seconds, run) if limit == 1 else None
+            if isinstance(quick, LeaseRow):
+                return self._jobs([quick], quick)
+            for row in self.look(wanted)[0] if quick is None else ():
+                taken += self._take(wanted, row, worker, lease_seconds, limit - len(taken), run)
                 if len(taken) >= limit:
                     break
-            if taken or reaped or not self._reap(streams, now=True):
+            if taken or reaped or not self._reap(wanted, now=True):
                 break
         return taken
 
@@ -75,11 +88,13 @@ class JobClaims:
         checks.required_key(worker, "worker")
         if not 0 < checks.count(limit, "limit") <= MOST_JOBS:
             raise InvalidInput(f"limit is a number from 1 to {MOST_JOBS:,}.")
-        streams = self.streams(types, queue)
-        self._reap(streams)
+        wanted = self.wanted(types, queue)
+        self._reap(wanted)
 
         def take(tx: Transaction) -> Sequence[LeaseRow]:
-            for row in _ranked(tx.rows("jobs.due", streams=streams, now=tx.now())):
+            first, *rows = tx.rows("jobs.due", **_asked(wanted, tx.now()))
+            wanted.found((row.stream for row in rows), first.horizon)
+            for row in _ranked(rows):
                 if not row.has_group:
                     ensure_group(tx, row.stream)
                 whole, each = _claim_each_in(tx, row.stream, worker, lease_seconds, limit, None)
@@ -92,43 +107,64 @@ class JobClaims:
         assert not isinstance(found, Idle)
         return [job for lease in found for job in self._jobs([lease], lease)]
 
-    def idle(self, streams: Sequence[str]) -> Idle | None:
+    def idle(self, types: Any, queue: Any) -> Idle | None:
         """Return why a claim found nothing, and when to look again; None if it may find something now."""
-        rows, idle = self._look(streams)
+        rows, idle = self.look(self.wanted(types, queue))
         return None if rows else idle
 
-    def streams(self, types: Any, queue: Any) -> list[str]:
-        """Return the streams that jobs of these types may be in; None is all types that ever had a job."""
-        where = check_queue(queue)
+    def wanted(self, types: Any, queue: Any) -> Wanted:
+        """Return what a worker asks for; None is all types that ever had a job."""
         if types is None:
-            return [*look.streams_of(self._store, where, None)]
-        if isinstance(types, str) or not isinstance(types, Sequence):
-            raise InvalidInput("types must be a list of job types.")
-        names = [check_name(one, "type") for one in types]
-        return [check_job_name(one, where, priority).stream for one in names for priority in PRIORITIES]
-
-    def due(self, streams: Sequence[str]) -> list[Due]:
-        """Return those of the streams that have a job to claim, in the order in which they are to be claimed from."""
-        store = self._store
-        rows = repeat(lambda: store.only("jobs.due", streams=list(streams), now=store.told_now))
-        return _ranked([Due(*row) for row in rows])
+            where = check_queue(queue)
+            return Wanted(where, (), {*look.streams_of(self._store, where, None)})
+        return self._wanted.of(types, queue)
 
     # --- for engines ---------------------------------------------------------------------------------------------
 
-    def lease(self, streams: Sequence[str], limit: int, worker: str, run: int | None) -> list[Lease] | Idle:
+    def lease(self, wanted: Wanted, limit: int, worker: str, run: int | None) -> list[Lease] | Idle:
         """Claim up to `limit` jobs of one stream, the most urgent, as one lease."""
-        rows, idle = self._look(streams)
+        found = self._at_once(wanted, limit, worker, None, run) or self._one_lease(wanted, limit, worker, run)
+        if isinstance(found, Idle):
+            return found
+        return [Lease(self._store, found, found.events or self._store.read_lease(found))]
+
+    def _one_lease(self, wanted: Wanted, limit: int, worker: str, run: int | None) -> LeaseRow | Idle:
+        rows, idle = self.look(wanted)
         for row in rows:
             self._ensure(row)
             found = self._claims.claim(row.stream, GROUP, limit, limit, worker, None, run)
             if isinstance(found, LeaseRow):
-                return [Lease(self._store, found, found.events or self._store.read_lease(found))]
+                wanted.simple = found.simple
+                return found
             idle = _sooner(idle, found)
         return idle
 
-    def leases(self, streams: Sequence[str], limit: int, worker: str, run: int | None) -> list[Lease] | Idle:
+    def _at_once(
+        self, wanted: Wanted, limit: int, worker: str, lease_seconds: float | None, run: int | None
+    ) -> LeaseRow | Idle | None:
+        """Look and claim in one statement; None if this needs a look and a full claim."""
+        if not wanted.simple or not self._store.claims_at_once or limit > READ_WITH_CLAIM:
+            return None
+        asked = _asked(wanted, self._store.told_now) | {
+            "claimed_by": worker,
+            "seconds": lease_seconds,
+            "most": limit,
+            "secret": secrets.randbits(TOKEN_BITS),
+            "run": run,
+        }
+        rows = repeat(lambda: self._store.only("jobs.claim_first", **asked))
+        told, stream, fresh, searched, later, looked_at, lease = rows[0][:_LOOK_COLUMNS]
+        wanted.found(fresh or (), searched)
+        if stream is None:
+            return _idle(searched, later, looked_at)
+        if lease is None:
+            wanted.simple = False
+            return None
+        return lease_at_once([(told, *row[_LOOK_COLUMNS - 1 :]) for row in rows], stream, GROUP, limit, worker)
+
+    def leases(self, wanted: Wanted, limit: int, worker: str, run: int | None) -> list[Lease] | Idle:
         """Claim up to `limit` jobs of one stream, the most urgent, each as a lease of its own."""
-        rows, idle = self._look(streams)
+        rows, idle = self.look(wanted)
         for row in rows:
             self._ensure(row)
             whole, each = self._claim_each(row.stream, worker, None, limit, run)
@@ -140,21 +176,21 @@ class JobClaims:
                 return [Lease(self._store, one, part) for one, part in zip(each, parts, strict=True)]
         return idle
 
-    def _look(self, streams: Sequence[str]) -> tuple[list[Row], Idle]:
-        """Return the streams with a job to claim, and what to say if none of them can be claimed from.
+    def look(self, wanted: Wanted) -> tuple[list[Due], Idle]:
+        """Return the streams with a job to claim, the most urgent first, and what to say if none can be claimed from.
 
         It says how far the log was before the look: whatever commits during the look then lies beyond.
         """
-        horizon = looking(self._store, lambda tx: tx.horizon())
-
-        def work(tx: Transaction) -> tuple[list[Row], Idle]:
-            now = tx.now()
-            rows = tx.rows("jobs.due", streams=list(streams), now=now)
-            later = min((row.later_at for row in rows if row.later_at is not None), default=None)
-            seconds = None if later is None else max(0.0, (later - now).total_seconds())
-            return _ranked(rows), Idle(later, horizon=horizon, end=horizon, seconds=seconds)
-
-        return looking(self._store, work)
+        store = self._store
+        if store.claims_at_once:
+            told = repeat(lambda: store.only("jobs.due", **_asked(wanted, store.told_now)))
+            rows = [Due(*row) for row in told]
+        else:
+            rows = looking(store, lambda tx: tx.rows("jobs.due", **_asked(wanted, tx.now())))
+        first, rows = rows[0], rows[1:]
+        wanted.found((row.stream for row in rows), first.horizon)
+        later = min((row.later_at for row in rows if row.later_at is not None), default=None)
+        return _ranked(rows), _idle(first.horizon, later, first.looked_at)
 
     def _ensure(self, row: Any) -> None:
         if not row.has_group:
@@ -162,11 +198,16 @@ class JobClaims:
 
     # --- one by one ----------------------------------------------------------------------------------------------
 
-    def _take(self, row: Any, worker: str, lease_seconds: float | None, limit: int, run: int | None) -> list[Job]:
+    def _take(
+        self, wanted: Wanted, row: Any, worker: str, lease_seconds: float | None, limit: int, run: int | None
+    ) -> list[Job]:
         self._ensure(row)
         if limit == 1:
             lease = self._claims.claim(row.stream, GROUP, 1, 1, worker, lease_seconds, run)
-            return self._jobs([lease], lease) if isinstance(lease, LeaseRow) else []
+            if not isinstance(lease, LeaseRow):
+                return []
+            wanted.simple = lease.simple
+            return self._jobs([lease], lease)
         taken: list[Job] = []
         while len(taken) < limit:  # rows first, then ranges
             whole, each = self._claim_each(row.stream, worker, lease_seconds, limit - len(taken), run)
@@ -192,14 +233,24 @@ class JobClaims:
             jobs.append(job_of(event, lease))
         return jobs
 
-    def _reap(self, streams: Sequence[str], *, now: bool = False) -> bool:
+    def _reap(self, wanted: Wanted, *, now: bool = False) -> bool:
         """Take back expired jobs, once a second or `now`, so that they keep their place; whether any was."""
         told = self._store.told_now
         at = time.monotonic() if told is None else told.timestamp()
         if not now and self._reaped is not None and 0 <= at - self._reaped < _REAP_SECONDS:
             return False
         self._reaped = at
-        return reap.reap(self._store, named=[(stream, GROUP) for stream in streams]) > 0
+        if not wanted.streams:  # not looked for yet
+            self.look(wanted)
+        return reap.reap(self._store, named=[(stream, GROUP) for stream in wanted.streams]) > 0
+
+
+def _idle(horizon: int | None, later: datetime | None, now: datetime) -> Idle:
+    """Return what to say when nothing is due: how far the log was before the look, and when the next job will be."""
+    upto = horizon or 0  # unknown
+    return Idle(
+        later, horizon=upto, end=upto, seconds=None if later is None else max(0.0, (later - now).total_seconds())
+    )
 
 
 def _sooner(idle: Idle, other: Idle) -> Idle:
@@ -220,6 +271,16 @@ def _claim_each_in(
         return found, [found]
     everything = Settlement(upto=found.high, keep=frozenset(_offsets(tx, found)))
     return found, settle_in(tx, found.id, found.token, everything).kept
+
+
+def _asked(wanted: Wanted, now: datetime | None) -> dict[str, Any]:
+    return {
+        "known": [*wanted.streams],
+        "queue": wanted.queue,
+        "types": [*wanted.types],
+        "since": wanted.since(),
+        "now": now,
+    }
 
 
 def _ranked(rows: Sequence[Any]) -> list[Any]:

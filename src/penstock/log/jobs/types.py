@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import orjson
 
 from penstock.core.group import GroupSettings, check_settings
-from penstock.core.job import GROUP, LEASE_SECONDS, PRIORITIES, JobName, name_of
+from penstock.core.job import (
+    GROUP,
+    LEASE_SECONDS,
+    PRIORITIES,
+    JobName,
+    check_keep_dead,
+    check_keep_finished,
+    name_of,
+)
 from penstock.core.retry import Retry
 from penstock.errors import InvalidJob, MissingDependency
 from penstock.log import create_group, groups
@@ -32,12 +39,16 @@ def declare(
     lease_seconds: float,
     max_in_flight: int | None = None,
     rate_per_second: float | None = None,
+    keep_finished: Any = None,
+    keep_dead: Any = None,
     by: str,
 ) -> None:
     """Store what an app says of a type, and apply it to the groups that its streams have."""
     wanted = check_settings(
         retry=retry, lease_seconds=lease_seconds, max_in_flight=max_in_flight, rate_per_second=rate_per_second
     )
+
+    keep = {"keep_finished": check_keep_finished(keep_finished), "keep_dead": check_keep_dead(keep_dead)}
 
     def work(tx: Transaction) -> None:
         changed = tx.rows(
@@ -49,7 +60,8 @@ def declare(
             max_in_flight=wanted.max_in_flight,
             rate_per_second=wanted.rate_per_second,
             now=tx.now(),
-            **asdict(wanted.retry),
+            **keep,
+            **wanted.retry.stored,
         )
         if not changed:
             return

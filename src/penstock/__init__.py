@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         IllegalTransition,
         InFlight,
         InvalidHandler,
+        InvalidHook,
         InvalidInput,
         InvalidJob,
         InvalidName,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
         SchemaMissing,
         SchemaTooNew,
         SettleMismatch,
+        StartFailed,
         StateConflict,
         StateNeedsKey,
         StoreBusy,
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
         UnknownReader,
         UnknownSchedule,
     )
+    from penstock.log.cancel import Cancelled
     from penstock.log.keyed_state import WithTtl
     from penstock.log.lease import Lease
     from penstock.log.log import Log, Moved
@@ -81,6 +84,7 @@ __all__ = [
     "AppendedMany",
     "BatchContext",
     "BindingChanged",
+    "Cancelled",
     "ClaimLost",
     "CommitUnknown",
     "Context",
@@ -96,6 +100,7 @@ __all__ = [
     "IllegalTransition",
     "InFlight",
     "InvalidHandler",
+    "InvalidHook",
     "InvalidInput",
     "InvalidJob",
     "InvalidName",
@@ -126,6 +131,7 @@ __all__ = [
     "SchemaTooNew",
     "SettleMismatch",
     "Settled",
+    "StartFailed",
     "State",
     "StateConflict",
     "StateNeedsKey",
@@ -157,6 +163,7 @@ _MODULES = {
     "Job": "penstock.core.job",
     "Lease": "penstock.log.lease",
     "Log": "penstock.log.log",
+    "Cancelled": "penstock.log.cancel",
     "Moved": "penstock.log.log",
     "Outcome": "penstock.engine.outcome",
     "Permanent": "penstock.core.signals",

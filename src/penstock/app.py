@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from penstock.core import limits
 from penstock.core.event import check_name
 from penstock.core.job import HEARTBEAT_SECONDS, LEASE_SECONDS, QUEUE
 from penstock.core.retry import Retry
-from penstock.declare.job import JobPolicy, JobType, ScheduledJob, choose, job_type_of, scheduled, scheduled_job_of
-from penstock.declare.locate import being_loaded
+from penstock.declare.around import Around, hook_of
+from penstock.declare.job import JobPolicy, JobType, ScheduledJob, choose, job_type_of, scheduled_job_of
+from penstock.declare.kinds import check_free
+from penstock.declare.locate import check_not_loading
 from penstock.declare.pipeline import Pipeline, Sink
 from penstock.declare.query import Query
 from penstock.declare.subscription import Function, Policy, Subscription, handler_of
 from penstock.engine.drain import Served
 from penstock.engine.outcome import Outcome
-from penstock.errors import AppNotFound, InvalidInput, PolicyConflict, UnknownGroup
-from penstock.launch import Launch, Submit, launch
+from penstock.errors import InvalidInput, PolicyConflict, UnknownGroup
+from penstock.launch import Launch, Submit, launch, run_locally
 from penstock.log.log import Log
 from penstock.log.open import open_log
 
@@ -43,6 +46,30 @@ class App:
         self.queries: list[Query] = []
         self.jobs: list[JobType] = []
         self.schedules: list[ScheduledJob] = []
+        self.around = Around()
+
+    def middleware(self, function: F) -> F:
+        """Call a function around every call of a handler or a job: `around(call, event, ctx)`; the first is outermost.
+
+        `call()` runs what is inside and returns what it returned; use it at most once. Whatever the function raises is
+        the outcome of the event. What it returns, if anything, replaces what the handler returned. It runs where
+        the handler runs, within its time limit. An async handler needs `async def` and `await call()`.
+        """
+        self.around.add(function, [one for each in self.subscriptions for one in each.handlers], self.jobs)
+        return function
+
+    def on_start(self, function: F) -> F:
+        """Call a function in every process in which handlers or jobs run, before their first call; it may be async.
+
+        If it raises, the process runs nothing: `StartFailed`.
+        """
+        self.around.on_start.append(hook_of(function))
+        return function
+
+    def on_stop(self, function: F) -> F:
+        """Call a function when such a process ends, but not when it is killed; the last declared is first."""
+        self.around.on_stop.append(hook_of(function))
+        return function
 
     def subscribe(
         self,
@@ -100,10 +127,11 @@ class App:
 
         def declare(function: F) -> F:
             handler = handler_of(function, types)
-            self._check_free(stream, group)
+            self.around.check_fits(handler.name, handler.is_async)
+            check_free(stream, group, pipeline=self.pipelines, query=self.queries)
             known = next((one for one in self.subscriptions if (one.stream, one.group) == (stream, group)), None)
             if known is None:
-                self.subscriptions.append(Subscription(stream, group, policy, [handler]))
+                self.subscriptions.append(Subscription(stream, group, policy, [handler], self.around))
             else:
                 known.join(policy, handler)
             return function
@@ -125,6 +153,8 @@ class App:
         memory_mb: int = limits.MEMORY_MB,
         max_in_flight: int | None = None,
         rate_per_second: float | None = None,
+        keep_finished: float | timedelta | str | None = None,
+        keep_dead: float | timedelta | str | None = None,
         on_invalid: str = "dead",
         on_error: str = "retry",
     ) -> Callable[[F], F]:
@@ -133,7 +163,8 @@ class App:
         With `schema`, a pydantic model, the function gets a model, and payloads that do not fit are refused when they
         are submitted; one found later is DEAD (`on_invalid="complete"`: finished). What the function returns is the
         job's result. `concurrency` jobs run at once, in a process of the type's own. With `on_error="expire"` a failure
-        is not reported: the job's lease runs out.
+        is not reported: the job's lease runs out. Finished jobs are removed after `keep_finished` (seconds or a
+        timedelta; 0 at once), dead ones after `keep_dead`; None keeps them.
         """
         policy = JobPolicy(
             retry=(retry or Retry()).with_attempts(max_attempts),
@@ -144,12 +175,15 @@ class App:
             memory_mb=memory_mb,
             max_in_flight=max_in_flight,
             rate_per_second=rate_per_second,
+            keep_finished=keep_finished,
+            keep_dead=keep_dead,
             on_invalid=on_invalid,
             on_error=on_error,
         )
 
         def declare(function: F) -> F:
-            made = job_type_of(type, queue, function, schema, policy)
+            made = replace(job_type_of(type, queue, function, schema, policy), around=self.around)
+            self.around.check_fits(made.name, made.is_async)
             if any((one.type, one.queue) == (made.type, made.queue) for one in self.jobs):
                 raise PolicyConflict(f"The job type {type!r} of the queue {queue!r} is declared twice.")
             self.jobs.append(made)
@@ -168,7 +202,9 @@ class App:
         policy = JobPolicy(retry=retry or Retry(), timeout_seconds=timeout_seconds)
 
         def declare(function: F) -> F:
-            made = scheduled_job_of(self.name, function, cron, tz, policy)
+            found = scheduled_job_of(self.name, function, cron, tz, policy)
+            made = replace(found, job=replace(found.job, around=self.around))
+            self.around.check_fits(made.name, made.job.is_async)
             if any(one.type == made.job.type for one in self.jobs):
                 raise PolicyConflict(f"{made.name!r} is declared twice.")
             self.schedules.append(made)
@@ -221,7 +257,7 @@ class App:
                 linger_seconds=linger_seconds,
                 timeout_seconds=timeout_seconds,
             )
-            self._check_free(stream, group, handlers=True)
+            check_free(stream, group, handler=self.subscriptions, pipeline=self.pipelines, query=self.queries)
             self.pipelines.append(made)
             return function
 
@@ -266,22 +302,11 @@ class App:
                 max_rows=max_rows,
                 trigger_seconds=trigger_seconds,
             )
-            self._check_free(stream, group, handlers=True)
+            check_free(stream, group, handler=self.subscriptions, pipeline=self.pipelines, query=self.queries)
             self.queries.append(made)
             return function
 
         return declare
-
-    def _check_free(self, stream: str, group: str, *, handlers: bool = False) -> None:
-        """Check that the group has no pipeline, no query and, if it is to have one of them, no `handlers`."""
-        kinds: list[tuple[str, Sequence[Any]]] = [("pipeline", self.pipelines), ("query", self.queries)]
-        if handlers:
-            kinds.append(("handler", self.subscriptions))
-        for kind, declared in kinds:
-            if any((one.stream, one.group) == (stream, group) for one in declared):
-                raise PolicyConflict(
-                    f"{stream}/{group} already has a {kind}: a group has handlers, one pipeline or one query."
-                )
 
     def open(self) -> Log:
         """Open the app's log; the caller closes it."""
@@ -314,24 +339,22 @@ class App:
         return choose(self.jobs, types, concurrency, self.name)
 
     def work(
-        self, *, types: Sequence[str] | None = None, concurrency: int | None = None, until_drained: bool = False
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        until_drained: bool = False,
+        processes: int = 1,
     ) -> Outcome:
         """Do the jobs of these types (default: all) until Ctrl-C or SIGTERM, or until nothing is left to do.
 
-        `concurrency` replaces what the types declare.
+        `concurrency` replaces what the types declare; with `processes` > 1 it holds for each of them.
         """
-        self._check_not_loading()
+        check_not_loading()
         jobs = self.chosen_jobs(types, concurrency)
         if not jobs:
             raise InvalidInput(f"The app {self.name!r} declares no jobs.")
-        from penstock.engine.foreground import run_local
-
-        with self.open() as log:
-            return run_local(log, [], jobs, scheduled(self.schedules, jobs), until_drained=until_drained, app=self.name)
-
-    def _check_not_loading(self) -> None:
-        if being_loaded():  # handler and pool processes import the file, and would start runs of their own
-            raise AppNotFound('Importing the app called run(). Put the call under `if __name__ == "__main__":`.')
+        return run_locally(self, [], jobs, Launch("local", until_drained, processes), concurrency)
 
     def _check_groups(self, groups: Sequence[str] | None) -> None:
         known = self.groups
@@ -360,11 +383,11 @@ class App:
         `spark` is the session to use; default: the active one, else a new one for `master` (default: what spark-submit
         or spark-defaults.conf say, else all cores of this machine). `conf`, `py_files`, `archives` and `files` are as
         spark-submit has them. With `processes` > 1 each process of the local engine imports the app and serves all
-        groups; one that dies is replaced.
+        groups and jobs; one that dies is replaced.
 
         It restores signal handlers and the thread switch interval. It does not undo `gc.freeze()`, which the local
         engine calls once, nor the environment variables (JAVA_HOME, the log's password) that Spark's processes inherit.
         """
-        self._check_not_loading()
+        check_not_loading()
         how = Launch(engine, until_drained, processes, spark, Submit(master, conf or {}, py_files, archives, files))
         return launch(self, how, groups)

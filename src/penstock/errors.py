@@ -125,6 +125,13 @@ class InvalidHandler(InvalidInput):
     hint = "Write `def handle(event)` or `def handle(event, ctx)`, plain or async."
 
 
+class InvalidHook(InvalidInput):
+    """A middleware takes (call, event, ctx) and uses call() at most once; on_start and on_stop take nothing."""
+
+    code = "invalid_hook"
+    hint = "Write `def around(call, event, ctx)`, or `async def` and `await call()` if a function of the app is async."
+
+
 class PolicyConflict(InvalidInput):
     """Handlers of one group must have the same settings, and be all plain or all async."""
 
@@ -154,6 +161,13 @@ class HandlerUnreachable(PenstockError):
 
     code = "handler_unreachable"
     hint = 'Define the handler at the top of a module, install cloudpickle, or use isolation="inline".'
+
+
+class StartFailed(HandlerUnreachable):
+    """A function that the app declares with on_start raised in the process that should run the handlers."""
+
+    code = "start_failed"
+    hint = "Correct what the function needs: a worker starts no handler in a process whose on_start has failed."
 
 
 class EngineMissing(PenstockError):

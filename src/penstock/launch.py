@@ -45,25 +45,22 @@ class Launch(NamedTuple):
     engine: str
     until_drained: bool
     processes: int
-    spark: Any  # a session
-    submit: Submit
+    spark: Any = None  # a session
+    submit: Submit = Submit()
 
 
 def launch(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
-    """Run an app, or some of its groups, until it is stopped or drained."""
+    """Run an app, or some of its groups, until it is stopped or drained. Jobs are run if no groups are named."""
     if how.engine not in ("spark", "local"):
         raise InvalidInput(f'engine is "spark" or "local", not {how.engine!r}.')
     if how.engine == "local" and (how.spark is not None or any(how.submit)):
         raise InvalidInput("master, spark, conf, py_files, archives and files are options of the Spark engine.")
     check_processes(how.processes)
     app.chosen(groups)  # before anything is started
-    if app.jobs and not groups and (how.engine == "spark" or how.processes > 1):
-        where = "on Spark" if how.engine == "spark" else "in several processes"
-        raise InvalidInput(
-            f"The app {app.name!r} declares jobs, which do not run {where}: run them with `penstock worker`, "
-            "and name the other groups here."
-        )
-    return _on_spark(app, how, groups) if how.engine == "spark" else _locally(app, how, groups)
+    if how.engine == "spark":
+        return _on_spark(app, how, groups)
+    check_local([*app.chosen_pipelines(groups), *app.chosen_queries(groups)])
+    return run_locally(app, app.chosen(groups), [] if groups else app.jobs, how)
 
 
 def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
@@ -73,12 +70,15 @@ def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
     from penstock.spark.run import run_spark
 
     master, conf, *files = how.submit
+    jobs = [] if groups else app.jobs
     with app.open() as log:
         return run_spark(
             log,
             app.chosen(groups),
             app.chosen_pipelines(groups),
             app.chosen_queries(groups),
+            jobs,
+            scheduled(app.schedules, jobs),
             name=app.name,
             submit=SparkSubmit(master, dict(conf), *files),
             spark=how.spark,
@@ -86,31 +86,35 @@ def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
         )
 
 
-def _locally(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
-    subscriptions = app.chosen(groups)
-    check_local([*app.chosen_pipelines(groups), *app.chosen_queries(groups)])
-    if how.processes > 1:
-        from penstock.engine.local.pool import run_pool
+def run_locally(
+    app: App,
+    subscriptions: Sequence[Subscription],
+    jobs: Sequence[JobType],
+    how: Launch,
+    concurrency: int | None = None,
+) -> Outcome:
+    """Run these of an app on the local engine; `concurrency` is what the jobs were chosen with."""
+    if check_processes(how.processes) == 1:
+        from penstock.engine.foreground import run_local
 
-        app.open().close()  # report database problems once, here, not in every process
-        return run_pool(
-            reference_of(app, subscriptions),
-            type(app),
-            subscriptions,
-            processes=how.processes,
-            url=app.url,
-            until_drained=how.until_drained,
-            name=app.name,
-        )
-    from penstock.engine.foreground import run_local
+        schedules = scheduled(app.schedules, jobs)
+        with app.open() as log:
+            return run_local(log, subscriptions, jobs, schedules, until_drained=how.until_drained, app=app.name)
+    from penstock.engine.local.pool import run_pool
 
-    jobs = [] if groups else app.jobs
-    with app.open() as log:
-        return run_local(
-            log,
-            subscriptions,
-            jobs,
-            scheduled(app.schedules, jobs),
-            until_drained=how.until_drained,
-            app=app.name,
-        )
+    functions = [
+        *(handler.function for one in subscriptions for handler in one.handlers),
+        *(one.function for one in jobs),
+    ]
+    app.open().close()  # report database problems once, here, not in every process
+    return run_pool(
+        reference_of(app, functions),
+        type(app),
+        subscriptions,
+        jobs,
+        processes=how.processes,
+        concurrency=concurrency,
+        url=app.url,
+        until_drained=how.until_drained,
+        name=app.name,
+    )

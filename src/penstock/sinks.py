@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from penstock.core.event import check_name
+from penstock.core.job import check_not_jobs
 from penstock.declare.pipeline import Sink
 from penstock.declare.subscription import Function
 from penstock.errors import InvalidPipeline
@@ -95,7 +96,7 @@ class Stream(Sink):
     key: str | None = None
 
     def __post_init__(self) -> None:
-        check_name(self.name, "stream")
+        check_not_jobs(check_name(self.name, "stream"))
         if self.type is not None:
             check_name(self.type, "type")
         if self.key is not None and (not isinstance(self.key, str) or not self.key):

@@ -155,7 +155,7 @@ def test_a_run_waits_for_a_lost_database(postgres_log_url: str, caplog: pytest.L
     maintenance = postgres_log_url.rpartition("/")[0] + "/postgres"
     with (
         psycopg.connect(maintenance, autocommit=True) as server,
-        penstock.open(postgres_log_url) as log,
+        penstock.open(postgres_log_url, patience_seconds=1) as log,
         run_in_thread(log) as run,
     ):
         server.execute(f"alter database {name} allow_connections false")

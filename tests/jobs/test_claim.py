@@ -286,6 +286,28 @@ def test_a_running_job_is_told_with_its_next_heartbeat(log: penstock.Log) -> Non
     assert log.cancel_job(job.id).status == "DEAD"
 
 
+@pytest.mark.shows("J17")
+@pytest.mark.parametrize("how", ["fails", "expires"])
+def test_a_cancelled_job_that_comes_back_is_not_done_again(
+    clocked: penstock.Log, clock: VirtualClock, how: str
+) -> None:
+    other = clocked.submit("a", {}).id
+    job = claim(clocked)
+    clocked.complete_job(job.id, "w-1")
+    clocked.submit("a", {})
+    job = claim(clocked)
+    clocked.cancel_job(job.id, by="ada")
+    if how == "fails":
+        clocked.fail_job(job.id, "w-1", error="not told yet", retry_in=0)
+    clock.advance(31)
+    assert clocked.claim_job("w-1", ["a"]) is None
+    shown = clocked.job(job.id)
+    assert (shown.status, shown.reason) == ("DEAD", "cancelled")
+    assert clocked.job(other).status == "PUBLISHED"
+    clocked.redrive("jobs:default:0:a", "workers", event_ids=[job.id])
+    assert claim(clocked).id == job.id, "a new life is not cancelled"
+
+
 @pytest.mark.shows("J18")
 def test_progress_and_result_are_kept_with_the_job(log: penstock.Log) -> None:
     log.submit("a", {})

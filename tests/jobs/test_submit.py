@@ -12,7 +12,8 @@ import pytest
 import penstock
 from penstock.testing import VirtualClock
 from tests.support.jobs import types_claimed
-from tests.support.raw_sql import raw
+from tests.support.raw_sql import RawSql, raw
+from tests.support.roles import role_of
 
 
 @pytest.mark.shows("J01")
@@ -129,7 +130,65 @@ def test_only_jobs_are_in_streams_of_jobs(log: penstock.Log) -> None:
     assert lease is not None
     with pytest.raises(penstock.PenstockError, match="one of jobs"):
         lease.settle(emit=[{"stream": "jobs:default:0:a", "type": "a", "payload": {}}])
+    with pytest.raises(penstock.ReservedStream):
+        penstock.sinks.Stream("jobs:default:0:a", type="a")
     assert log.streams() == ["orders"]
+
+
+def _emits_a_job(event: penstock.Event, ctx: penstock.Context) -> None:
+    ctx.emit("jobs:default:0:a", {}, type="a")
+
+
+@pytest.mark.shows("J01")
+def test_a_handler_emits_no_job(log: penstock.Log, log_url: str) -> None:
+    log.append("orders", {}, type="t")
+    app = penstock.App(log_url, name="shop")
+    app.subscribe("orders", group="g", retry=penstock.Retry(max_attempts=1), isolation="inline")(_emits_a_job)
+    app.run(engine="local", until_drained=True)
+    (dead,) = log.deliveries("orders", "g", state="DEAD")
+    assert "one of jobs" in (dead.last_error or "") and log.streams() == ["orders"]
+
+
+@pytest.mark.shows("J01")
+@pytest.mark.parametrize(
+    ("stream", "event_type"),
+    [
+        ("jobs:a", "a"),
+        ("jobs:default:a", "a"),
+        ("jobs::0:a", "a"),
+        ("jobs:default:10:a", "a"),
+        ("jobs:default:x:a", "a"),
+        ("jobs:default:0:", "a"),
+        ("jobs:default:0:a", "b"),
+        ("jobs:default:0:a:b", "b"),
+    ],
+)
+def test_a_raw_insert_is_a_job_or_is_refused(log: penstock.Log, log_url: str, stream: str, event_type: str) -> None:
+    def insert(sql: RawSql, stream: str, event_type: str) -> None:
+        payload = "'{}'" if sql.kind == "postgresql" else "x'7b7d'"
+        sql(
+            "insert into penstock.events (stream, event_id, event_type, payload) "
+            f"values ('{stream}', '{uuid.uuid4()}', '{event_type}', {payload})"
+        )
+
+    with raw(log_url) as sql:
+        with pytest.raises(sql.refusal, match="reserved_stream"):
+            insert(sql, stream, event_type)
+        insert(sql, "jobs:default:0:a:b", "a:b")
+    assert [job.type for job in log.jobs()] == ["a:b"]
+
+
+@pytest.mark.shows("J01")
+def test_the_sql_function_appends_no_job(postgres_log: penstock.Log, postgres_log_url: str) -> None:
+    with role_of("producer", postgres_log_url) as (url, _), penstock.open(url) as log, psycopg.connect(url) as caller:
+        for payload in ("'{}'::jsonb", "'{}'::bytea"):
+            with pytest.raises(psycopg.Error, match="penstock: reserved_stream: ") as caught:
+                caller.execute(f"select penstock.append('jobs:default:0:a', 'a', {payload})")  # type: ignore[arg-type]
+            assert caught.value.sqlstate == "PS003"
+            caller.rollback()
+        job = log.submit("a", {}, connection=caller)
+        caller.commit()
+    assert [one.id for one in postgres_log.jobs()] == [job.id]
 
 
 @pytest.mark.shows("J15")

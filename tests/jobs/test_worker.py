@@ -10,6 +10,7 @@ import pytest
 
 import penstock
 from tests.support.children import jobs as functions
+from tests.support.children import slow_to_load
 from tests.support.done_table import create_done_table, done_offsets
 from tests.support.job_engine import job_engine, job_type, run_jobs_until_drained
 from tests.support.notes import read_notes
@@ -59,6 +60,17 @@ def test_deaths_among_neighbours_lose_and_blame_nobody_else(log: penstock.Log, n
     run_jobs_until_drained(log, job_type(functions.once, concurrency=concurrency))
     assert statuses(log) == {"PUBLISHED": 200}
     assert {int(n) for n, _ in read_notes(notes)} == set(range(200))
+
+
+@pytest.mark.shows("K43")
+def test_a_job_keeps_its_lease_while_its_fresh_process_loads(
+    log: penstock.Log, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The function takes longer to load than a lease lasts, and a job that killed its process gets a new one."""
+    monkeypatch.setenv("PENSTOCK_LOADS", "1.5")
+    job = log.submit("a", {"do": "kill"}).id
+    run_jobs_until_drained(log, job_type(slow_to_load.do_job, lease_seconds=1.0, heartbeat_seconds=0.1))
+    assert (log.job(job).status, log.job(job).attempts, log.job(job).failures) == ("PUBLISHED", 2, 1)
 
 
 @pytest.mark.shows("J18", "K27")
@@ -223,9 +235,11 @@ def test_other_types_are_left_alone_and_state_is_refused(log: penstock.Log, note
 @pytest.mark.shows("J02", "K20")
 def test_delayed_and_later_jobs_are_picked_up_when_due(log: penstock.Log, notes: Path) -> None:
     with job_engine(log, job_type(functions.plain)):
+        log.submit("a", {"n": 0})
+        wait_until(lambda: len(read_notes(notes)) == 1, "the process to be there")
         log.submit("a", {"n": 1}, available_at=datetime.now(UTC) + timedelta(seconds=1))
         log.submit("a", {"n": 2})
-        wait_until(lambda: [n for n, _ in read_notes(notes)] == ["2", "1"], "both, in this order")
+        wait_until(lambda: [n for n, _ in read_notes(notes)] == ["0", "2", "1"], "all, in this order")
 
 
 @pytest.mark.shows("K47")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -97,3 +98,69 @@ def test_a_verb_of_jobs_killed_at_any_statement_happened_completely_or_not_at_al
                 assert len(ends) == len(after) and set(ends) <= {"PUBLISHED", "DEAD"}
                 assert not log.submit(kind, {}, unique="key").duplicate, "the key is free again"
     assert done in kinds and kinds[0] != done, "some died before the commit, and some after it"
+
+
+# --- retention --------------------------------------------------------------------------------------------------------
+
+
+def finish_some(log: penstock.Log, clock: VirtualClock, kind: str) -> None:
+    """Seven jobs whose time is over, or not: finished with and without a row, dead, cancelled, held, waiting."""
+    log.declare_job(kind, keep_finished=0, keep_dead=1, retry=penstock.Retry(max_attempts=2))
+    ids = [log.submit(kind, {"n": n}, unique="key" if n == 1 else None).id for n in range(7)]
+    first, retried, dead, held = log.claim_jobs("victim", [kind], limit=4, lease_seconds=86_400)
+    log.complete_job(first.id, "victim", result=1)
+    for job, error in ((retried, "no"), (dead, penstock.Permanent("no"))):
+        log.fail_job(job.id, "victim", error=error, retry_in=0 if job is retried else None)
+    again = log.claim_job("victim", [kind])
+    assert again is not None and again.id == retried.id and held.id == ids[3]
+    log.complete_job(again.id, "victim")
+    log.cancel_job(ids[4])
+    clock.advance(60)
+
+
+def kept(log: penstock.Log, kind: str) -> tuple[list[tuple[int, str]], list[int | None]]:
+    """The jobs of a type that are left, and its totals; the counts of the type agree with them."""
+    jobs = [(one.json()["n"], str(one.status)) for one in log.jobs(type=kind)]
+    (stats,) = log.stats(f"jobs:default:0:{kind}").groups
+    counts = {"PENDING": stats.pending, "CLAIMED": stats.claimed, "PUBLISHED": stats.published, "DEAD": stats.dead}
+    assert Counter(status for _, status in jobs) == Counter(counts)
+    return jobs, [stats.completed_total, stats.exhausted_total]
+
+
+@pytest.mark.shows("X02", "J06")
+@pytest.mark.timeout(300)
+def test_retention_killed_at_any_statement_removed_a_step_completely_or_not_at_all(
+    make_log: MakeLog, clock: VirtualClock, log_url: str
+) -> None:
+    with make_log(clock=clock) as log:  # a fork must not share connections
+        finish_some(log, clock, "count")
+    counter = StatementCounter()
+    with penstock.open(log_url, clock=clock, hook=counter) as log:
+        before = kept(log, "count")
+        counter.reset()
+        assert log.remove_finished_jobs().jobs == 4
+        steps = list(counter.blocks)
+        done = kept(log, "count")
+    assert done[0] == [(3, "CLAIMED"), (5, "PENDING"), (6, "PENDING")] and before[0] != done[0]
+    assert done[1] == before[1] == [2, 2]
+    found = []
+    for number in range(1, len(steps) + 1):
+        for when in ("before", "after"):
+            kind = f"{when}-{number}"
+            with penstock.open(log_url, clock=clock) as log:
+                finish_some(log, clock, kind)
+            point = CrashPoint(when, number)
+
+            def work(point: CrashPoint = point) -> None:
+                victim = penstock.open(log_url, clock=clock, hook=point)
+                point.arm()
+                victim.remove_finished_jobs()
+
+            assert killed_in_child(work), (when, number, steps)
+            with penstock.open(log_url, clock=clock) as log:
+                after = kept(log, kind)
+                assert after in (before, done), f"killed {when} statement {number} of {steps}"
+                found.append(after)
+                log.remove_finished_jobs()
+                assert kept(log, kind) == done
+    assert before in found and done in found, "some died before the commit, and some after it"

@@ -331,3 +331,11 @@ def test_exceptions_that_end_a_test_are_not_outcomes(error: BaseException) -> No
     for handler in (handle, handle_async):
         with pytest.raises(type(error)):
             run_handler(handler, {})
+
+
+def test_a_policy_says_by_class_what_is_dead() -> None:
+    def refuse(event: Any) -> None:
+        raise KeyError("id")
+
+    assert run_handler(refuse, {}).outcome == "failed"
+    assert run_handler(refuse, {}, retry=penstock.Retry(dead_for=(LookupError,))).outcome == "dead"

@@ -15,7 +15,7 @@ def declare(log: Log, subscription: Subscription, by: str) -> Group:
         subscription.stream,
         subscription.group,
         start=policy.start,
-        retry=policy.retry,
+        retry=policy.retry.without_classes(),
         lease_seconds=policy.lease_seconds,
         ordering=policy.ordering,
         keyed=subscription.keyed,
@@ -37,10 +37,12 @@ def declare_job(log: Log, job: JobType, by: str) -> None:
         job.type,
         queue=job.queue,
         schema=schema,
-        retry=policy.retry,
+        retry=policy.retry.without_classes(),
         lease_seconds=policy.lease_seconds,
         max_in_flight=policy.max_in_flight,
         rate_per_second=policy.rate_per_second,
+        keep_finished=policy.keep_finished,
+        keep_dead=policy.keep_dead,
         by=by,
     )
 

@@ -5,16 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction, signature
 from typing import Any
 
 from penstock.core import limits
 from penstock.core.cron import first_after
 from penstock.core.group import check_max_in_flight, check_rate
-from penstock.core.job import GROUP, HEARTBEAT_SECONDS, LEASE_SECONDS, PRIORITIES, QUEUE, JobName, check_job_name
+from penstock.core.job import (
+    GROUP,
+    HEARTBEAT_SECONDS,
+    LEASE_SECONDS,
+    PRIORITIES,
+    QUEUE,
+    JobName,
+    check_job_name,
+    check_keep_dead,
+    check_keep_finished,
+)
 from penstock.core.retry import Retry
+from penstock.declare.around import Around, PortableAround, portable_around
 from penstock.declare.load import Reference, reference_to
+from penstock.declare.retry_classes import RetryClasses, classes_of
 from penstock.declare.subscription import Function, check_whole, handler_of, one_of, positive
 from penstock.errors import InvalidHandler, InvalidInput, UnknownJob
 
@@ -31,6 +43,8 @@ class JobPolicy:
     memory_mb: int = limits.MEMORY_MB
     max_in_flight: int | None = None
     rate_per_second: float | None = None
+    keep_finished: float | timedelta | str | None = None  # seconds; None: for ever
+    keep_dead: float | timedelta | str | None = None
     on_invalid: str = "dead"  # or "complete"
     on_error: str = "retry"  # or "expire": the failure is not reported, and the lease runs out
 
@@ -50,6 +64,8 @@ class JobPolicy:
         check_whole("memory_mb", self.memory_mb, 2**31)
         check_max_in_flight(self.max_in_flight)
         check_rate(self.rate_per_second)
+        check_keep_finished(self.keep_finished)
+        check_keep_dead(self.keep_dead)
         one_of("on_invalid", self.on_invalid, ("dead", "complete"))
         one_of("on_error", self.on_error, ("retry", "expire"))
 
@@ -78,6 +94,7 @@ class JobType:
     wants_context: bool = False
     is_async: bool = False
     takes_payload: bool = True  # a schedule's function does not
+    around: Around = field(default_factory=Around, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -155,6 +172,8 @@ class PortableJob:
     takes_payload: bool
     path: tuple[str, ...]
     arguments: tuple[str, ...]
+    retry_classes: RetryClasses = field(default_factory=RetryClasses)  # `policy` has none
+    around: PortableAround = field(default_factory=PortableAround)
 
     def load(self) -> JobType:
         """Load the function in this process."""
@@ -164,11 +183,12 @@ class PortableJob:
             self.type,
             self.queue,
             function,
-            self.policy,
+            replace(self.policy, retry=self.retry_classes.load(self.policy.retry)),
             schema,
             self.wants_context,
             self.is_async,
             self.takes_payload,
+            self.around.load(),
         )
 
 
@@ -177,7 +197,7 @@ def portable_job(job: JobType) -> PortableJob:
     return PortableJob(
         job.type,
         job.queue,
-        job.policy,
+        replace(job.policy, retry=job.policy.retry.without_classes()),
         reference_to(job.function),
         None if job.schema is None else reference_to(job.schema),
         job.wants_context,
@@ -185,6 +205,8 @@ def portable_job(job: JobType) -> PortableJob:
         job.takes_payload,
         tuple(sys.path),
         tuple(sys.argv),
+        classes_of(job.policy.retry),
+        portable_around(job.around),
     )
 
 

@@ -6,18 +6,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType, ModuleType
+from typing import Any
 
 from penstock.declare import load
-from penstock.declare.subscription import Subscription
 from penstock.errors import AppNotFound
 
 
-def reference_of(app: object, subscriptions: Sequence[Subscription]) -> str:
-    """`file.py:name` or `module:name`, as `load_object` takes it.
+def reference_of(app: object, functions: Sequence[Any]) -> str:
+    """`file.py:name` or `module:name`, as `load_object` takes it; `functions` are those that it declares.
 
-    Prefer `__main__`: it imports every module that declares handlers; another module may not.
+    Prefer `__main__`: it imports every module that declares functions; another module may not.
     """
-    homes = [getattr(handler.function, "__module__", "") for one in subscriptions for handler in one.handlers]
+    homes = [getattr(one, "__module__", "") for one in functions]
     for name in dict.fromkeys(["__main__", *homes, *sys.modules]):
         module = sys.modules.get(name)
         if not isinstance(module, ModuleType):
@@ -39,11 +39,10 @@ def _place(name: str, module: ModuleType) -> str | None:
     return name
 
 
-def being_loaded() -> bool:
-    """Whether the caller runs only because `load` is importing its file."""
+def check_not_loading() -> None:
+    """Refuse to run an app whose file is only being imported: processes of a run would start runs of their own."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__") == load.__name__:
-            return True
+            raise AppNotFound('Importing the app called run(). Put the call under `if __name__ == "__main__":`.')
         frame = frame.f_back
-    return False

@@ -63,6 +63,7 @@ class Pipeline:
             raise InvalidPipeline(f"sink takes one of penstock.sinks (Table, Stream, …), not {self.sink!r}.")
         if not isinstance(self.retry, Retry):
             raise InvalidInput(f"retry takes a penstock.Retry, not {self.retry!r}.")
+        self.retry.storable()
         seconds = self.lease_seconds
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= _MOST_SECONDS:
             raise InvalidInput(f"lease_seconds must be a positive number of at most {_MOST_SECONDS:,g}.")

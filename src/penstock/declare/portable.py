@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
+from penstock.declare.around import PortableAround, portable_around
 from penstock.declare.load import Reference, reference_to
+from penstock.declare.retry_classes import RetryClasses, classes_of
 from penstock.declare.subscription import Handler, Policy, Subscription
 
 
@@ -20,6 +22,8 @@ class PortableSubscription:
     path: tuple[str, ...]
     arguments: tuple[str, ...]
     modules: tuple[str, ...] = ()  # to import early, if installed
+    retry_classes: RetryClasses = field(default_factory=RetryClasses)  # `policy` has none
+    around: PortableAround = field(default_factory=PortableAround)
 
     def load(self) -> Subscription:
         """Load the handlers in this process."""
@@ -27,18 +31,22 @@ class PortableSubscription:
             Handler(reference.resolve(), types, wants_context, is_async)
             for reference, types, wants_context, is_async in self.handlers
         ]
-        return Subscription(self.stream, self.group, self.policy, handlers)
+        policy = replace(self.policy, retry=self.retry_classes.load(self.policy.retry))
+        return Subscription(self.stream, self.group, policy, handlers, self.around.load())
 
 
 def portable(subscription: Subscription) -> PortableSubscription:
     """Pack a subscription; `HandlerUnreachable` if another process could not find its handlers."""
+    policy = subscription.policy
     return PortableSubscription(
         subscription.stream,
         subscription.group,
-        subscription.policy,
+        replace(policy, retry=policy.retry.without_classes()),
         tuple(
             (reference_to(one.function), one.types, one.wants_context, one.is_async) for one in subscription.handlers
         ),
         tuple(sys.path),
         tuple(sys.argv),
+        retry_classes=classes_of(policy.retry),
+        around=portable_around(subscription.around),
     )

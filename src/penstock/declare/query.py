@@ -53,6 +53,7 @@ class Query:
         self._check_sink()
         if not isinstance(self.retry, Retry):
             raise InvalidInput(f"retry takes a penstock.Retry, not {self.retry!r}.")
+        self.retry.storable()
         if self.checkpoint is not None and (not isinstance(self.checkpoint, str) or not self.checkpoint):
             raise InvalidQuery("checkpoint is a folder, or a URL that Spark's Hadoop knows.")
         rows, seconds = self.max_rows, self.trigger_seconds

@@ -14,6 +14,7 @@ from penstock.core.event import check_name
 from penstock.core.group import check_max_in_flight, check_rate
 from penstock.core.lanes import check_lanes
 from penstock.core.retry import Retry
+from penstock.declare.around import Around
 from penstock.errors import InvalidHandler, InvalidInput, PolicyConflict
 
 Function = Callable[..., Any]
@@ -105,6 +106,7 @@ class Subscription:
     group: str
     policy: Policy
     handlers: list[Handler] = field(default_factory=list)
+    around: Around = field(default_factory=Around, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_name(self.stream, "stream")
@@ -121,6 +123,11 @@ class Subscription:
     @property
     def wants_context(self) -> bool:
         return any(handler.wants_context for handler in self.handlers)
+
+    @property
+    def may_have_effects(self) -> bool:
+        """Whether something has a context: a handler, or what is around it."""
+        return self.wants_context or bool(self.around.middleware)
 
     @property
     def keyed(self) -> bool:

@@ -29,13 +29,18 @@ class Drained:
     def __init__(self, log: Log, groups: Sequence[Served]) -> None:
         self._log = log
         self._groups = groups
+        self._left: Served | None = None  # one with something left, at the last look
         self.paused: dict[str, str] = {}
 
     def look(self) -> bool:
         """Whether nothing is left in any group, and nothing was appended during the check."""
         try:
+            if self._left is not None and not self._finished(self._left):
+                return False
             before = self._log.end()
-            return all([self._finished(one) for one in self._groups]) and self._log.end() == before
+            left = [one for one in self._groups if not self._finished(one)]
+            self._left = left[0] if left else None
+            return not left and self._log.end() == before
         except AWAY:
             return False  # the workers report it and retry
 

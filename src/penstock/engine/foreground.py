@@ -76,8 +76,8 @@ def run_engine(engine: Engine, orders: Orders | None = None) -> Outcome:
     notice = StopNotice()
 
     def stop() -> None:
+        notice.stopping()  # first: once the engine has stopped, the notice is waited for
         engine.stop()
-        notice.stopping()
 
     with stopping_by_signal(stop):
         engine.start()
@@ -98,18 +98,22 @@ class StopNotice:
     """
 
     def __init__(self) -> None:
+        self._lock = threading.RLock()  # reentrant: a signal may interrupt the thread that holds it
         self._thread: threading.Thread | None = None
 
     def stopping(self) -> None:
         """Emit `RunStopping`, once."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=everyone.emit, args=(RunStopping(),), name="penstock-stopping")
-            self._thread.start()
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=everyone.emit, args=(RunStopping(),), name="penstock-stopping")
+                self._thread.start()
 
     def wait(self) -> None:
         """Return when all observers have been called."""
-        if self._thread is not None:
-            self._thread.join()
+        with self._lock:  # a thread that has not started yet cannot be joined
+            thread = self._thread
+        if thread is not None:
+            thread.join()
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.engine.isolation.marks import Marks
 from penstock.errors import AWAY, LeaseLost
@@ -15,6 +15,7 @@ from penstock.log.lease import Lease
 
 logger = logging.getLogger("penstock")
 
+Cancel = Callable[[Mapping[int, str]], None]
 _TICK = 0.05
 _BEATS = 3  # per lease_seconds: two may fail
 
@@ -29,6 +30,8 @@ class _Watched:
     stop_at: float | None = None
     stuck_seconds: float | None = None  # let the lease expire if an event runs longer than this
     seen: tuple[list[int], float] = ([], 0.0)
+    cancel: Cancel | None = None  # ends events, while they are handled
+    cancelled: dict[int, str] = field(default_factory=dict)  # events that should end, by offset
 
 
 class Heartbeat:
@@ -61,8 +64,10 @@ class Heartbeat:
             self._watched.pop(lease.id, None)
 
     @contextmanager
-    def limit(self, lease: Lease, marks: Marks, seconds: float, stuck_seconds: float | None) -> Iterator[None]:
-        """Raise the stop flag after `seconds` of work.
+    def limit(
+        self, lease: Lease, marks: Marks, seconds: float, stuck_seconds: float | None, cancel: Cancel | None = None
+    ) -> Iterator[None]:
+        """Raise the stop flag after `seconds` of work, and `cancel` events when a heartbeat says so.
 
         Time counts from the first event, so a process that is slow to load does not use up the lease.
         """
@@ -70,6 +75,9 @@ class Heartbeat:
             watched = self._watched.get(lease.id)
             if watched is not None:
                 watched.marks, watched.seconds, watched.stuck_seconds = marks, seconds, stuck_seconds
+                watched.cancel = cancel
+                if cancel is not None:
+                    cancel(watched.cancelled)
             else:
                 marks.stop[0] = 1  # lost while it waited for its turn
         try:
@@ -77,7 +85,7 @@ class Heartbeat:
         finally:
             with self._changed:
                 if watched is not None:
-                    watched.marks = None
+                    watched.marks = watched.cancel = None
 
     def _run(self) -> None:
         while True:
@@ -111,6 +119,11 @@ class Heartbeat:
         one.next_beat = time.monotonic() + one.lease_seconds / _BEATS
         try:
             one.lease.extend()
+            if one.lease.cancelled:
+                with self._changed:
+                    one.cancelled.update(one.lease.cancelled)
+                    if one.cancel is not None:
+                        one.cancel(one.cancelled)
         except LeaseLost:
             with self._changed:  # so that `limit` does not take the marks away meanwhile
                 self._watched.pop(one.lease.id, None)

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from penstock.core.lease import Idle
 from penstock.core.limits import IDLE_CLAIM_SECONDS, IDLE_CLAIMS_PER_SECOND, LOOK_FIRST_SECONDS, LOOK_MOST_SECONDS
@@ -36,6 +37,20 @@ class Waiter:
     next_look: float = 0.0
     not_before: float = 0.0  # ignore until then what was true at its last claim
     seen: Look | None = None  # the look before its last claim, if there was one
+
+    def found(self) -> None:
+        """Look often again: there was work."""
+        self.pause = LOOK_FIRST_SECONDS
+
+
+class Wakes(Protocol):
+    """Whoever wakes a worker that found nothing."""
+
+    def watch_for(self, waiter: Waiter, idle: Idle) -> None:
+        """Wake a waiter when a claim may find something; once."""
+
+    def forget(self, waiter: Waiter) -> None:
+        """Wake a waiter no more."""
 
 
 class LookOut:
@@ -244,7 +259,7 @@ class IdleWatch:
 
     def found(self) -> None:
         """Look often again: there was work."""
-        self.waiter.pause = LOOK_FIRST_SECONDS
+        self.waiter.found()
 
     def wait(self, idle: Idle) -> None:
         """Return when a claim may find something, or when stopping."""

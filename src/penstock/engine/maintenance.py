@@ -1,4 +1,4 @@
-"""What every engine does around its workers: reap, end a drain, stop."""
+"""What every engine does around its workers: reap, remove finished jobs, end a drain, stop."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.engine.drain import Drained, Served
 from penstock.engine.outage import try_once
+from penstock.engine.retention import Retention
 from penstock.log.log import Log
 
 _REAP_SECONDS = 5.0
@@ -22,6 +23,7 @@ class Engine(ABC):
 
     tick = 0.05  # seconds between two rounds of maintenance
     drain_look = 0.05  # seconds between two drain checks
+    retention_seconds = 5.0  # between two rounds that remove finished jobs
 
     def __init__(self, log: Log, served: Sequence[Served], *, until_drained: bool) -> None:
         self._log = log
@@ -97,12 +99,14 @@ class Engine(ABC):
 
     def _keep(self) -> None:
         next_reap, next_look = time.monotonic() + _REAP_SECONDS, 0.0
+        retention = Retention(self._log, self.retention_seconds)
         try:
             while any(thread.is_alive() for thread in self._threads) and not self._stopping.wait(self.tick):
                 self._tick()
                 if time.monotonic() >= next_reap:
                     self._reap()
                     next_reap = time.monotonic() + _REAP_SECONDS
+                retention.tick()
                 if self._until_drained and time.monotonic() >= next_look:
                     if self._may_be_drained() and self._left.look():
                         self.stop()

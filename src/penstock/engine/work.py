@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from penstock.core import fingerprint
 from penstock.core.batch import Events
 from penstock.core.event import NewEvent
+from penstock.core.job import CANCELLED
 from penstock.core.lease import Failure
 from penstock.engine.handlers.context import Recorded
 from penstock.engine.handlers.runner import Report
 from penstock.engine.handlers.state import LeaseState, Written
 from penstock.engine.isolation.marks import Mark, Marks
 
-_UNFINISHED = re.compile(b"[^%c%c]" % (Mark.DONE, Mark.FAILED), re.DOTALL)
+_UNFINISHED = re.compile(b"[^%c%c%c]" % (Mark.DONE, Mark.FAILED, Mark.CANCELLED), re.DOTALL)
+_UNCALLED = bytes([Mark.UNTOUCHED, Mark.CANCELLED])
 
 
 @dataclass(slots=True)
@@ -33,6 +37,7 @@ class Work:
     writers: dict[str, list[int]] = field(default_factory=dict)  # places of the events whose writes `written` holds
     emit: list[tuple[int, NewEvent]] = field(default_factory=list)
     suspects: dict[int, Failure] = field(default_factory=dict)  # called together; one of them is to blame
+    cancelled: dict[int, str] = field(default_factory=dict)  # events that should end, each with its error
     deaths: int = 0  # handler processes that stopped unexpectedly
     began: float | None = None  # when its first event went to a process that had loaded
     marked: bytes | None = None  # the final marks
@@ -63,8 +68,28 @@ class Work:
             self.suspects[place] = failure
             self.marks.events[place] = Mark.FAILED
 
+    def cancel(self, errors: Mapping[int, str]) -> None:
+        """Note that events, named by offset, should end: one that has not begun is not called. From any thread."""
+        offsets, running = self.events.offsets, set(self.marks.running())
+        for offset, error in errors.items():
+            place = bisect_left(offsets, offset)
+            if place == len(offsets) or offsets[place] != offset:
+                continue  # of another lane
+            self.cancelled[place] = error
+            self.marks.cancels[place] = 1
+            if place not in running and self.marks.events[place] == Mark.UNTOUCHED:
+                self.marks.events[place] = Mark.CANCELLED
+
     def finish(self) -> None:
-        """Copy the marks, so that they can be reused for the next lease."""
+        """Give up what was cancelled and did not succeed; copy the marks, so that the next lease can use them."""
+        for place, error in [*self.cancelled.items()]:
+            if self.marks.events[place] == Mark.DONE:
+                continue
+            why = self.dead.get(place) or self.failed.pop(place, None) or self.suspects.pop(place, None)
+            more = "" if why is None or why.code == CANCELLED else f"; {why.message}"
+            self.dead[place] = fingerprint.of_text(CANCELLED, error + more)
+            if self.marks.events[place] != Mark.FAILED:
+                self.marks.events[place] = Mark.CANCELLED
         self.marked = self.outcomes()
 
     def outcomes(self) -> bytes:
@@ -73,7 +98,7 @@ class Work:
 
     def touched(self) -> int:
         """Return the place after the last event that was touched."""
-        return len(self.outcomes().rstrip(bytes([Mark.UNTOUCHED])))
+        return len(self.outcomes().rstrip(_UNCALLED))
 
     def unfinished(self) -> list[int]:
         """Return places before `touched` that are released: skipped, held, or stopped by an unavailable target."""

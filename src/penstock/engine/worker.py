@@ -255,7 +255,8 @@ class Worker:
                 self._executor.marks.stop[0] = 1
             began = time.monotonic()
             stuck = policy.timeout_seconds if policy.isolation == "inline" else None
-            with self.heartbeat.limit(lease, self._executor.marks, policy.batch_seconds * limits.OVERTIME, stuck):
+            overtime = policy.batch_seconds * limits.OVERTIME
+            with self.heartbeat.limit(lease, self._executor.marks, overtime, stuck, work.cancel):
                 self._executor.run(work)
             seconds = time.monotonic() - (work.began or began)  # loading time says nothing about the pace
             self._prefetch.handled(seconds)

@@ -84,8 +84,12 @@ class InlineWorker:
             raised.append(error)
             return settling.give_up(error)
 
+    def start(self) -> None:
+        """Call `on_start`."""
+        self._handlers.start()
+
     def close(self) -> None:
-        """Close the event loop."""
+        """Close the event loop, and call `on_stop`."""
         self._handlers.close()
 
 

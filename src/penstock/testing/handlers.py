@@ -12,6 +12,7 @@ from penstock.core.batch import Claimed, Event, Events
 from penstock.core.columns import RowColumns
 from penstock.core.event import NewEvent, check_key, check_time
 from penstock.core.lease import Failure
+from penstock.core.retry import Retry
 from penstock.declare.subscription import Function, Policy, Subscription, handler_of
 from penstock.engine.handlers.state import LeaseState, thaw
 from penstock.engine.work import Work
@@ -60,13 +61,14 @@ def run_handler(
     token: int = 1,
     timeout_seconds: float = limits.TIMEOUT_SECONDS,
     batch: bool = False,
+    retry: Retry | None = None,
     clock: Clock | None = None,
 ) -> Handled:
     """Call a handler on one event as the engine does, without a database: effects are only recorded.
 
     `payload` may also be an `Event`, or a delivery as returned by `log.delivery`, which is then retried with its own
     fields. `state` is the state of the event's key before the call. Set `batch` for a handler that is declared with
-    `batch=`: it is called with a list of this one event.
+    `batch=`: it is called with a list of this one event. `retry` says by class which exceptions make it dead.
 
     >>> def screen(event, ctx):
     ...     ctx.emit("alerts", {"order": event.json()["id"]}, type="alert.raised")
@@ -92,7 +94,7 @@ def run_handler(
     given = {name: value for name, value in given.items() if value is not None}
     now = datetime.now(UTC) if clock is None else clock.now()
     events = _stored(payload, given, now) if isinstance(payload, Event | DeliveryRecord) else _new(payload, given, now)
-    policy = Policy(timeout_seconds=timeout_seconds, batch_size=1, batch=1 if batch else None)
+    policy = Policy(retry=retry or Retry(), timeout_seconds=timeout_seconds, batch_size=1, batch=1 if batch else None)
     subscription = Subscription(events.stream, group, policy, [handler_of(handler, None)])
     key = events.ordering_keys[0]
     inline = InlineHandlers(subscription)

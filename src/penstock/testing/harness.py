@@ -67,6 +67,7 @@ class Harness:
             self._workers = [InlineWorker(log, one, _NAME) for one in subscriptions]
             for worker in self._workers:
                 stack.callback(worker.close)
+                worker.start()
             self._began_at = log.end()
             self._appended.clear()
             stack.callback(setattr, self.app, "url", self.app.url)

@@ -9,6 +9,8 @@ from functools import wraps
 from typing import Any
 
 from penstock.declare.subscription import Function, Handler, Subscription
+from penstock.engine.handlers.life import SharedLife
+from penstock.engine.handlers.middleware import surrounded
 from penstock.engine.isolation.inline import Inline
 from penstock.engine.work import Work
 from penstock.errors import InvalidInput
@@ -22,10 +24,16 @@ class InlineHandlers:
         self._escaped: BaseException | None = None
         self._is_async = any(handler.is_async for handler in subscription.handlers)
         # One at a time, so that the order is the same in every run of a test.
-        policy = replace(subscription.policy, isolation="inline", concurrency=1)
-        handlers = [self._listening(handler) for handler in subscription.handlers]
-        self._executor = Inline(replace(subscription, policy=policy, handlers=handlers))
+        self._life = SharedLife(subscription.around)
+        whole = surrounded(subscription)
+        policy = replace(whole.policy, isolation="inline", concurrency=1)
+        handlers = [self._listening(handler) for handler in whole.handlers]
+        self._executor = Inline(replace(whole, policy=policy, handlers=handlers))
         self.marks = self._executor.marks
+
+    def start(self) -> None:
+        """Call `on_start`."""
+        self._life.start()
 
     def run(self, work: Work) -> list[BaseException]:
         """Run all events; returns the exceptions that handlers raised, of which the engine keeps only the text."""
@@ -41,7 +49,8 @@ class InlineHandlers:
         return self._raised
 
     def close(self) -> None:
-        """Close the event loop."""
+        """Close the event loop, and call `on_stop`."""
+        self._life.stop()
         if not self._is_async or not _loop_is_running():
             self._executor.stop()
             return

@@ -21,6 +21,7 @@ from penstock.core.signals import Permanent, Unavailable, failure_of, is_a
 from penstock.declare.subscription import Handler, Subscription
 from penstock.engine.handlers.context import BatchContext
 from penstock.engine.handlers.key_turns import Turns
+from penstock.engine.handlers.middleware import surrounded
 from penstock.engine.handlers.runner import Part, Runner, TimedOut
 from penstock.engine.isolation.marks import Mark
 from penstock.errors import InvalidHandler
@@ -30,7 +31,8 @@ Indexes = Sequence[int]
 
 def runner_for(subscription: Subscription) -> Runner:
     """Make the runner of a group: for batch handlers, or for single events."""
-    return Runner(subscription) if subscription.policy.batch is None else BatchRunner(subscription)
+    whole = surrounded(subscription)
+    return Runner(whole) if whole.policy.batch is None else BatchRunner(whole)
 
 
 class BatchRunner(Runner):
@@ -44,7 +46,7 @@ class BatchRunner(Runner):
 
     def _call_all(self, part: Part) -> None:
         if self._is_async:
-            self._in_loop(self._calls_async(part))
+            self.in_loop(self._calls_async(part))
         else:
             self._calls(part)
 
@@ -98,6 +100,13 @@ class BatchRunner(Runner):
                 indexes, slot = running.pop(task)
                 free.append(slot)
                 waiting.done(indexes)
+
+    def uncancelled(self, part: Part, taken: Indexes) -> Indexes:
+        """Return the events that nobody has cancelled."""
+        cancels, base = part.marks.cancels, part.base
+        if not any(cancels[base + taken[0] : base + taken[-1] + 1]):
+            return taken
+        return [index for index in taken if not cancels[base + index] or not self._held(part, index)]
 
     # --- a call -----------------------------------------------------------------------------------------------------
 
@@ -200,9 +209,12 @@ class _Waiting:
         if self._part.marks.stop[0]:
             return None
         if self._turns is None:
-            taken = self._untouched[self._next : self._next + self._size]
-            self._next += len(taken)
-            return taken or None
+            while self._next < len(self._untouched):
+                taken = self._untouched[self._next : self._next + self._size]
+                self._next += len(taken)
+                if wanted := self._runner.uncancelled(self._part, taken):
+                    return wanted
+            return None
         taken = []
         while len(taken) < self._size and (index := self._turns.take()) is not None:
             if self._runner._held(self._part, index):

@@ -58,6 +58,7 @@ class Scope:
 
     group: str
     token: int
+    cancels: Sequence[int] = ()  # by index: whether an event should end
 
 
 class Context:
@@ -83,6 +84,11 @@ class Context:
         event = self._event
         replays = event.replays
         return f"{self._scope.group}:{event.event_id}" + (f":{replays}" if replays else "")
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody wants this event to end: `log.cancel`. It is told with a heartbeat of its lease."""
+        return bool(self._scope.cancels[self._event._index])
 
     def emit(self, stream: str, payload: Any, **fields: Unpack[EventFields]) -> None:
         """Append an event to a stream of the same log, in the settle's transaction; fields as in `log.append`."""

@@ -13,6 +13,7 @@ from penstock.core.batch import Event, Events
 from penstock.core.event import NewEvent
 from penstock.core.lease import Failure
 from penstock.core.limits import HELD_PER_LEASE
+from penstock.core.retry import Retry
 from penstock.core.signals import Permanent, Unavailable, failure_of, is_a
 from penstock.declare.subscription import Handler, Subscription
 from penstock.engine.handlers.context import Context, Recorded, Scope
@@ -75,7 +76,7 @@ class Runner:
         self.itemized = False  # effects event by event: from the first that may be refused to the lease's end
         self._waiting = 0  # events of the lease held back by an earlier one of their key
         self._loop: asyncio.Runner | None = None
-        why = None if self._keyed else "The group was declared with keyed=False and has no state."
+        why = None if self._keyed else "The group has no state: it has keyed=False, or no handler with a context."
         self._no_state = KeyState(Missing(why))
 
     def begin(self) -> None:
@@ -84,7 +85,7 @@ class Runner:
 
     def run(self, part: Part) -> Report:
         """Run the untouched events, until the end or the stop flag."""
-        part.scope = Scope(self._subscription.group, part.token)
+        part.scope = Scope(self._subscription.group, part.token, part.marks.cancels[part.base :])
         self._call_all(part)
         part.report.emit.sort(key=lambda one: one[0])  # in offset order
         return part.report
@@ -92,7 +93,7 @@ class Runner:
     def _call_all(self, part: Part) -> None:
         handlers = self._subscription.handlers
         if any(handler.is_async for handler in handlers):
-            self._in_loop(self._several_async(part))
+            self.in_loop(self._several_async(part))
         elif self._policy.concurrency > 1:
             self._several(part)
         elif len(handlers) == 1 and handlers[0].types is None:
@@ -100,7 +101,8 @@ class Runner:
         else:
             self._one_by_one(part)
 
-    def _in_loop(self, work: Coroutine[Any, Any, None]) -> None:
+    def in_loop(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine to its end, in the event loop of the handlers."""
         if self._loop is None:
             self._loop = asyncio.Runner()
         self._loop.run(work)
@@ -124,6 +126,7 @@ class Runner:
         for index in range(len(events)):
             place = base + index
             if marks[place]:
+                self._pass(part, index)
                 continue
             if stop[0]:
                 break
@@ -171,6 +174,7 @@ class Runner:
         marks = part.marks
         for index in range(len(part.events)):
             if marks.events[part.base + index]:
+                self._pass(part, index)
                 continue
             if marks.stop[0]:
                 break
@@ -281,7 +285,11 @@ class Runner:
     # --- outcomes ------------------------------------------------------------------------------------------------
 
     def _held(self, part: Part, index: int) -> bool:
-        """Whether an earlier event of the same key is unresolved; if so, mark this one as held."""
+        """Whether an event is not to be called: it was cancelled, or an earlier one of its key is unresolved."""
+        if part.marks.cancels[part.base + index]:
+            part.marks.events[part.base + index] = Mark.CANCELLED
+            self._unresolved(part, index)
+            return True
         if not part.held:
             return False
         key = part.events.ordering_keys[index]
@@ -320,6 +328,11 @@ class Runner:
         elif recorded is not None:
             part.report.emit += [(part.base + index, event) for event, _ in recorded.emit]
 
+    def _pass(self, part: Part, index: int) -> None:
+        """Pass an event that is not to be called; if it was cancelled, it is unresolved until the settle."""
+        if part.marks.events[part.base + index] == Mark.CANCELLED:
+            self._unresolved(part, index)
+
     def _unresolved(self, part: Part, index: int) -> None:
         """Hold back later events of this one's key, if the group is ordered."""
         if self._ordered and (key := part.events.ordering_keys[index]) is not None:
@@ -334,7 +347,7 @@ class Runner:
             part.marks.events[place] = Mark.BACK
             part.marks.stop[0] = 1  # the others would fail, too
             return
-        which = part.report.dead if is_a(error, Permanent) else part.report.failed
+        which = part.report.dead if is_final(error, self._policy.retry) else part.report.failed
         which[place] = failure_of(error)
         part.marks.events[place] = Mark.FAILED
 
@@ -354,3 +367,8 @@ class TimedOut(Exception):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"timed_out: no answer within {seconds:g} s")
+
+
+def is_final(error: BaseException | str, retry: Retry) -> bool:
+    """Return whether an event that failed is DEAD at once; a time limit is nothing that the handler raised."""
+    return not is_a(error, TimedOut) and retry.gives_up(error)

@@ -20,10 +20,12 @@ from penstock.core.lease import Failure
 from penstock.core.signals import failure_of
 from penstock.declare.portable import PortableSubscription
 from penstock.engine.handlers.batch import runner_for
+from penstock.engine.handlers.life import Life
 from penstock.engine.handlers.runner import Part, Runner
 from penstock.engine.handlers.state import LeaseState, Stored
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.marks import Marks
+from penstock.errors import StartFailed
 
 _PR_SET_PDEATHSIG = 1
 
@@ -33,6 +35,7 @@ class Ready:
     """The reply to the subscription: the handlers are loaded, or why not."""
 
     failure: Failure | None = None
+    hook: str | None = None  # what an `on_start` raised
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,11 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
         sys.path[:] = hello.path
         sys.argv[:] = hello.arguments
         try:
-            subscription = hello.load()
+            runner = runner_for(subscription := hello.load())
+            life = Life(subscription.around, runner.in_loop)
+            life.start()
         except BaseException as error:
-            wire.send(connection, Ready(failure_of(error)))
+            wire.send(connection, not_ready(error))
             return
         marks = Marks(hello.policy.concurrency, hello.policy.batch_size, marks_fd)
         for name in hello.modules:
@@ -75,7 +80,14 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
                 importlib.import_module(name)
         wire.send(connection, Ready())
         gc.freeze()  # modules are never garbage: keep the collector from scanning them
-        _serve(connection, runner_for(subscription), marks)
+        _serve(connection, runner, marks)
+        life.stop()
+        runner.close()
+
+
+def not_ready(error: BaseException) -> Ready:
+    """Make the reply of a process that cannot run its handlers."""
+    return Ready(failure_of(error), error.message if isinstance(error, StartFailed) else None)
 
 
 def _serve(connection: socket.socket, runner: Runner, marks: Marks) -> None:

@@ -19,25 +19,31 @@ class Mark(IntEnum):
     HELD = 3  # not called: an earlier event of its key is unresolved
     BACK = 4  # the target was unavailable: nobody's fault
     RUNNING = 5  # in a batch call
+    CANCELLED = 6  # not to be called: somebody wants it to end
 
 
 class Marks:
-    """A stop flag, a slot per event in flight (its place in the lease + 1), and one byte per event of the lease."""
+    """A stop flag, a slot per event in flight (its place in the lease + 1), and two bytes per event of the lease.
+
+    They are its mark, and whether it should end.
+    """
 
     def __init__(self, slots: int, events: int, descriptor: int | None = None, *, shared: bool = False) -> None:
-        size = _HEADER + 8 * slots + events
+        size = _HEADER + 8 * slots + 2 * events
         self.descriptor = descriptor
         if shared and descriptor is None:
             self.descriptor = _anonymous_file(size)
         memory = memoryview(bytearray(size) if self.descriptor is None else mmap.mmap(self.descriptor, size))
         self.stop = memory[:1]
         self.slots = memory[_HEADER : _HEADER + 8 * slots].cast("q")
-        self.events = memory[_HEADER + 8 * slots :]
+        self.events = memory[_HEADER + 8 * slots : _HEADER + 8 * slots + events]
+        self.cancels = memory[_HEADER + 8 * slots + events :]
 
     def begin(self, count: int) -> None:
         """Reset for a lease of `count` events."""
         self.stop[0] = 0
         self.events[:count] = bytes(count)
+        self.cancels[:count] = bytes(count)
         for slot in range(len(self.slots)):
             self.slots[slot] = 0
 

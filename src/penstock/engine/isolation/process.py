@@ -10,18 +10,21 @@ import subprocess
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.core.limits import ON_STOP_SECONDS
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.child import Ready
 from penstock.engine.isolation.marks import Marks
-from penstock.errors import HandlerUnreachable
+from penstock.errors import HandlerUnreachable, StartFailed
 
 START_SECONDS = 120.0
 _STOP_SECONDS = 2.0
+_LOOK_SECONDS = 0.5
 _READ = 1 << 18
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ROOT = str(Path(__file__).resolve().parents[2])
@@ -73,23 +76,31 @@ class HandlerProcess:
         self._outgoing: deque[memoryview] = deque()
         self._incoming: deque[Any] = deque()
         self.pid = self._child.pid
+        self._stop_seconds = _STOP_SECONDS + (ON_STOP_SECONDS if hello.around.on_stop else 0.0)
         self.send(hello)
 
-    def wait_ready(self) -> None:
-        """Return when the handlers are loaded; `HandlerUnreachable` if that fails or takes too long."""
+    def wait_ready(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Return when the handlers are loaded; `HandlerUnreachable` if that fails or takes too long.
+
+        `meanwhile` is called now and then until they are.
+        """
         give_up = time.monotonic() + START_SECONDS
         while True:
             message = self.pump(0.5)
+            meanwhile()
             if isinstance(message, Ready) and message.failure is None:
                 return
             if isinstance(message, Ready) and message.failure is not None:
                 self.stop()
+                if message.hook is not None:
+                    raise StartFailed(message.hook)
                 raise HandlerUnreachable(
                     f"The handler process cannot load its handlers: {message.failure.code}: {message.failure.message}."
                 )
             if isinstance(message, Died):
                 self.stop()
                 raise HandlerUnreachable(f"The handler process does not start: {message}.")
+            meanwhile()
             if time.monotonic() > give_up:
                 self.kill()
                 raise HandlerUnreachable(f"The handler process did not load its handlers within {START_SECONDS:g} s.")
@@ -171,7 +182,13 @@ class HandlerProcess:
             self._child.wait(_STOP_SECONDS)
         return self.kill()
 
-    def stop(self) -> None:
+    def stop(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Close the connection, let it exit, and kill it if it does not."""
         self._socket.close()
-        self._ended()
+        give_up = time.monotonic() + self._stop_seconds
+        while time.monotonic() < give_up:
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(_LOOK_SECONDS)
+                break
+            meanwhile()
+        self.kill()

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from penstock.core import fingerprint
 from penstock.core.batch import Events
+from penstock.core.job import CANCELLED
 from penstock.core.lease import DEATHS, Failure
 from penstock.core.signals import failure_of
 from penstock.declare.portable import portable
@@ -26,7 +27,7 @@ _TICK = 0.05  # seconds between two checks of time and memory
 _CHUNK = 2_000  # events per message
 _CHUNK_BYTES = 8 * 2**20
 _AHEAD = 2  # chunks sent to the child at once, so that it never waits
-_GRACE = 2.0  # seconds for an async handler to be cancelled before its process is killed
+_GRACE = 2.0  # seconds for a handler to end that was cancelled, or is async and late, before its process is killed
 _QUIET_DEATHS = 3  # in a row, between events and without progress, before giving up
 
 
@@ -124,8 +125,9 @@ class _Run:
         self._since: dict[int, tuple[int, float]] = {}  # by slot: its value, since when
         self._looked = time.monotonic()
         # Marks that stay if the report is lost: without a context, a success has no effects to lose.
-        plain = not supervised.subscription.wants_context
-        self._kept = {Mark.UNTOUCHED, Mark.DONE} if plain else {Mark.UNTOUCHED}
+        plain = not supervised.subscription.may_have_effects
+        self._kept = {Mark.UNTOUCHED, Mark.CANCELLED} | ({Mark.DONE} if plain else set())
+        self._ending: dict[int, float] = {}  # cancelled events that run: since when that is known
         count = len(work.events)
         self._most = math.ceil(count / max(1, math.ceil(work.events.nbytes() / _CHUNK_BYTES)))
 
@@ -141,7 +143,7 @@ class _Run:
             elif isinstance(answer, Died):
                 return self._died(fingerprint.of_text("process_died", f"process_died: {answer}"))
             # Memory first: a process short of memory is also slow.
-            if time.monotonic() - self._looked >= _TICK and (verdict := self._overfed() or self._overdue()):
+            if time.monotonic() - self._looked >= _TICK and (verdict := self._verdict()):
                 return self._died(*verdict)
         return None
 
@@ -169,6 +171,19 @@ class _Run:
 
     # --- what goes wrong -----------------------------------------------------------------------------------------
 
+    def _verdict(self) -> tuple[Failure, int] | tuple[Failure] | None:
+        return self._overfed() or self._overdue() or self._unwanted()
+
+    def _unwanted(self) -> tuple[Failure, int] | None:
+        """Find an event that was cancelled and does not end."""
+        if not self._work.cancelled:
+            return None
+        running = self._work.marks.running()
+        for place, error in [*self._work.cancelled.items()]:
+            if place in running and self._looked - self._ending.setdefault(place, self._looked) > _GRACE:
+                return fingerprint.of_text(CANCELLED, error), place
+        return None
+
     def _overdue(self) -> tuple[Failure, int] | tuple[Failure] | None:
         """Find an event that runs too long; in a batch call it is not known which."""
         now = self._looked = time.monotonic()
@@ -195,7 +210,8 @@ class _Run:
         first, last = self._sent[0] if self._sent else (0, 0)
         self._supervised.died(last - first)
         marks = work.marks
-        running = [place for place in marks.running() if marks.events[place] in (Mark.UNTOUCHED, Mark.RUNNING)]
+        unfinished = (Mark.UNTOUCHED, Mark.RUNNING, Mark.CANCELLED)
+        running = [place for place in marks.running() if marks.events[place] in unfinished]
         for slot in range(len(marks.slots)):
             marks.slots[slot] = 0
         if not running:  # it may have died of its report

@@ -9,10 +9,10 @@ from typing import Any
 
 from penstock.core.batch import Events
 from penstock.core.columns import unpack
-from penstock.core.signals import failure_of
 from penstock.declare.job import PortableJob
+from penstock.engine.handlers.life import Life
 from penstock.engine.isolation import wire
-from penstock.engine.isolation.child import Ready, belong_to
+from penstock.engine.isolation.child import Ready, belong_to, not_ready
 from penstock.engine.isolation.marks import Marks
 from penstock.engine.jobs.messages import Cancel, Feed, Recall
 from penstock.engine.jobs.places import Places
@@ -28,18 +28,21 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
         hello: PortableJob = first[0]
         sys.path[:] = hello.path
         sys.argv[:] = hello.arguments
+        marks = Marks(hello.policy.concurrency, 0, marks_fd)
         try:
             job = hello.load()
+            places = Places(job, marks, lambda message: wire.send(connection, message))
+            places.start()
+            life = Life(job.around, places.in_loop if job.is_async else None)
+            life.start()
         except BaseException as error:
-            wire.send(connection, Ready(failure_of(error)))
+            wire.send(connection, not_ready(error))
             return
-        marks = Marks(hello.policy.concurrency, 0, marks_fd)
         wire.send(connection, Ready())
         gc.freeze()  # modules are never garbage: keep the collector from scanning them
-        places = Places(job, marks, lambda message: wire.send(connection, message))
-        places.start()
         while (message := wire.receive(connection)) is not None:
             _take(places, *message)
+        life.stop()
 
 
 def _take(places: Places, header: Any, body: bytearray) -> None:

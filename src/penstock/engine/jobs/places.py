@@ -7,7 +7,7 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +16,8 @@ from penstock.core.batch import Event, Events
 from penstock.core.lease import Failure
 from penstock.core.signals import Permanent, Unavailable, failure_of, is_a
 from penstock.declare.job import JobType
-from penstock.engine.handlers.runner import TimedOut
+from penstock.engine.handlers.middleware import run, run_async
+from penstock.engine.handlers.runner import TimedOut, is_final
 from penstock.engine.isolation.marks import Marks
 from penstock.engine.jobs.context import JobContext, arguments
 from penstock.engine.jobs.messages import Outcomes, Recalled, number_of
@@ -40,6 +41,7 @@ class Places:
 
     def __init__(self, job: JobType, marks: Marks, send: Callable[[Any], None]) -> None:
         self._job = job
+        self._middleware = job.around.middleware
         self._slots = marks.slots
         self._send = send
         self._lock = threading.Lock()
@@ -52,6 +54,7 @@ class Places:
         self._messages: list[Any] = []  # to be sent before the outcomes
         self._pending = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._looping = threading.Event()  # it runs
         self._arrived: asyncio.Event | None = None  # a job, or a place that is free again
         self._tasks: dict[tuple[int, int], asyncio.Task[None]] = {}
 
@@ -65,6 +68,12 @@ class Places:
             return
         for slot in range(self._job.policy.concurrency):
             threading.Thread(target=self._work, args=(slot,), daemon=True).start()
+
+    def in_loop(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine to its end, in the event loop of async jobs; not from that loop's own thread."""
+        self._looping.wait()
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def feed(self, batch: int, events: Events, token: int) -> None:
         """Add the jobs of a batch to the queue."""
@@ -134,10 +143,14 @@ class Places:
             given = arguments(self._job, event)
         except BaseException as error:
             raise _Invalid(error) from error
-        function = self._job.function
-        if not self._job.takes_payload:
-            return function(context) if self._job.wants_context else function()
-        return function(given, context) if self._job.wants_context else function(given)
+        given_to_it = [given] if self._job.takes_payload else []
+        if self._job.wants_context:
+            given_to_it.append(context)
+        inner = partial(self._job.function, *given_to_it)
+        if not self._middleware:
+            return inner()
+        around = run_async if self._job.is_async else run
+        return around(self._middleware, inner, event, context)
 
     def _ended(self, one: Waiting, slot: int, context: JobContext, result: Any, error: BaseException | None) -> None:
         job = (one.batch, one.place)
@@ -149,6 +162,7 @@ class Places:
                 error = refused
         invalid = isinstance(error, _Invalid)
         failure = None if error is None else _failure(error)
+        final = invalid or (error is not None and is_final(error, self._job.policy.retry))
         with self._lock:
             outcomes = self._outcomes
             if failure is None or (invalid and self._job.policy.on_invalid == "complete"):
@@ -159,7 +173,7 @@ class Places:
             elif is_a(error, Unavailable):
                 outcomes.unavailable[job] = failure
             else:
-                (outcomes.dead if invalid or is_a(error, Permanent) else outcomes.failed)[job] = failure
+                (outcomes.dead if final else outcomes.failed)[job] = failure
             outcomes.ended.append(job)
             outcomes.seconds += time.perf_counter() - self._began[slot]
             self._slots[slot] = 0
@@ -171,6 +185,7 @@ class Places:
     async def _work_async(self) -> None:
         self._arrived = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._looping.set()
         free = list(range(self._job.policy.concurrency))
         while True:
             self._arrived.clear()

@@ -21,11 +21,13 @@ from penstock.engine.isolation.process import Died, HandlerProcess
 from penstock.engine.jobs.desk import Desk, JobKey, was_cancelled
 from penstock.engine.jobs.messages import Cancel, Feed, Outcomes, Recall, Recalled, job_of
 from penstock.engine.jobs.pace import JobPace
+from penstock.engine.jobs.running import Running
 from penstock.engine.jobs.wake import WakePipe
-from penstock.engine.lookout import LookOut, Waiter
+from penstock.engine.lookout import Waiter, Wakes
 from penstock.engine.outage import patiently, try_once
 from penstock.errors import HandlerUnreachable
 from penstock.log.jobs import beat
+from penstock.log.jobs.wanted import Wanted
 from penstock.log.lease import Lease
 from penstock.log.log import Log
 
@@ -38,7 +40,6 @@ _WATCH_SECONDS = 0.05
 _RELOAD_SECONDS = 2.0
 _PROGRESS_SECONDS = 1.0
 _GRACE_SECONDS = 10.0  # for a job that should end, before its process is killed
-_LATE = 1.5  # times its limit, and a second: a loop that does not end its tasks itself is blocked
 _QUIET_DEATHS = 10  # of the process in a row, without a job that ran
 
 
@@ -56,7 +57,7 @@ class JobWorker:
     job: JobType
     claimed_by: str
     observers: Observers
-    lookout: LookOut
+    wakes: Wakes
     run_id: int | None = None
     follow: Callable[[str], None] | None = None  # told with every claim and heartbeat what the run should do
     idle: Idle | None = None  # the answer to the last claim, if it found nothing and nothing is being done
@@ -65,13 +66,15 @@ class JobWorker:
     _wake: WakePipe = field(default_factory=WakePipe)
     _waiter: Waiter = field(init=False)
     _marks: Marks = field(init=False)  # the jobs that run, by slot
-    _since: dict[int, tuple[int, float]] = field(default_factory=dict)  # by slot: its value, since when
+    _running: Running = field(init=False)
     _process: JobProcess | None = None
     _loaded: bool = False
     _quiet_deaths: int = 0
+    _wanted: Wanted = field(init=False)
     _desk: Desk = field(init=False)
     _pace: JobPace = field(init=False)
     _claim_again: bool = True  # something may be claimed
+    _claiming: bool = False
     _alone: list[Lease] = field(default_factory=list)  # leases that wait until nothing else runs
     _exclusive: bool = False  # such a lease is being worked on
     _doomed: dict[JobKey, float] = field(default_factory=dict)  # jobs that should end, and until when
@@ -82,7 +85,9 @@ class JobWorker:
     def __post_init__(self) -> None:
         policy = self.job.policy
         self._waiter = Waiter(woken=self._wake)
+        self._wanted = Wanted(self.job.queue, [self.job.type])
         self._marks = Marks(policy.concurrency, 0, shared=True)
+        self._running = Running(self._marks)
         self._desk = Desk(self.job, self.observers, self._patiently)
         self._pace = JobPace(policy.concurrency, one_by_one=policy.on_error == "expire")
         self._next_beat = time.monotonic() + policy.heartbeat_seconds
@@ -102,6 +107,11 @@ class JobWorker:
             self._quiet.clear()
         self._wake.set()
 
+    @property
+    def busy(self) -> bool:
+        """Whether it holds a job, or is about to; once quiet and not busy, it stays so."""
+        return self._claiming or bool(self._desk.batches) or bool(self._alone)
+
     # --- the loop ------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -111,7 +121,7 @@ class JobWorker:
             while not self._stopping.is_set() or self._desk.batches:
                 self._step()
         finally:
-            self.lookout.forget(self._waiter)
+            self.wakes.forget(self._waiter)
             self._note_progress()
             for lease in self._alone:
                 self._patiently(lease.release)
@@ -121,13 +131,14 @@ class JobWorker:
             self._wake.close()
 
     def _step(self) -> None:
+        if self._wake.is_set():  # before the flags are read that it tells of
+            self._wake.clear()
+            self._claim_again = True
         if self._stopping.is_set():
             for number in self._desk.batches:
                 self._recall(number)
-        elif not self._quiet.is_set() and (self._process is not None or self._start()):
+        elif (not self._quiet.is_set() or self._alone) and (self._process is not None or self._start()):
             self._claim()
-        elif self._wake.is_set():
-            self._wake.clear()
         self._wait()
         self._receive()
         self._watch()
@@ -140,7 +151,7 @@ class JobWorker:
             self._marks.slots[slot] = 0
         try:
             process = JobProcess(portable_job(self.job), self._marks)
-            process.wait_ready()
+            process.wait_ready(self._beat)  # a lease may wait for it
         except HandlerUnreachable as error:
             if not self._loaded:
                 raise
@@ -154,9 +165,6 @@ class JobWorker:
 
     def _claim(self) -> None:
         """Claim while places are free, or will be soon."""
-        if self._wake.is_set():
-            self._wake.clear()
-            self._claim_again = True
         if self._alone and not self._desk.batches:
             self._feed_alone()
         if not self._desk.batches:
@@ -165,20 +173,28 @@ class JobWorker:
             limit, shared = self._pace.room(self._desk.left)
             if limit < 1:
                 return
+            self._claiming = True  # before `_quiet` is read: who sets it waits until this is over
             self._take(limit, shared)
+            self._claiming = False
 
     def _take(self, limit: int, shared: bool) -> None:
-        """Claim jobs that share a lease, or have one each; if there are none, be woken when there are."""
-        self.lookout.forget(self._waiter)
+        """Claim jobs that share a lease, or have one each; if there are none, be woken when there are.
+
+        Nothing is claimed while quiet, not even after an outage of the database in which that was said.
+        """
+        self.wakes.forget(self._waiter)
         take = self.log.job_claims.lease if shared else self.log.job_claims.leases
-        found = self._patiently(lambda: take(self.job.streams, limit, self.claimed_by, self.run_id))
+        found = self._patiently(
+            lambda: None if self._quiet.is_set() else take(self._wanted, limit, self.claimed_by, self.run_id)
+        )
         if found is None or isinstance(found, Idle):
             idle = found or Idle(None, seconds=_TICK_SECONDS)
             self.idle = None if self._desk.batches else idle
             self._claim_again = False
-            self.lookout.watch_for(self._waiter, idle)
+            self.wakes.watch_for(self._waiter, idle)
             return
         self.idle = None
+        self._waiter.found()
         for lease in found:
             self.observers.emit(Claimed(self.job.name, lease.id, len(lease)))
             if _is_suspect(lease):
@@ -189,16 +205,18 @@ class JobWorker:
             self._pace.saw(found[0].left)
 
     def _feed_alone(self) -> None:
-        """Run what may have killed its process alone, in a fresh one."""
-        lease = self._alone.pop(0)
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-        if self._start():
-            self._exclusive = True
-            self._feed(lease)
+        """Run what may have killed its process alone, in a fresh one. Until that has started it keeps its lease."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop(self._beat)
+        started = self._start()
+        if not self._alone:
+            return  # lost meanwhile
+        if not started:
+            self._patiently(self._alone.pop(0).release)
         else:
-            self._patiently(lease.release)
+            self._exclusive = True
+            self._feed(self._alone.pop(0))
 
     def _feed(self, lease: Lease) -> None:
         assert self._process is not None
@@ -213,6 +231,8 @@ class JobWorker:
     def _wait(self) -> None:
         """Wait until the process says something, something may be claimed, or it is time to look."""
         busy = bool(self._desk.batches)
+        if self._stopping.is_set() and not busy:
+            return
         if self._process is None:
             self._stopping.wait(0.0 if busy else _TICK_SECONDS)
             return
@@ -220,7 +240,7 @@ class JobWorker:
         watched = select.poll()
         watched.register(self._process.fileno(), select.POLLIN | (select.POLLOUT if self._process.sending else 0))
         watched.register(self._wake.fileno(), select.POLLIN)
-        waits = _TICK_SECONDS if busy or self._quiet.is_set() else _IDLE_SECONDS
+        waits = _TICK_SECONDS if busy else _IDLE_SECONDS
         if self._alone and not busy:
             waits = 0.0  # it is its turn now
         watched.poll(1000 * max(0.0, min(self._next_beat - time.monotonic(), waits)))
@@ -282,7 +302,7 @@ class JobWorker:
             why = f"out_of_memory: {used:,.0f} MB in use, memory_mb is {policy.memory_mb:,}"
             self._died(fingerprint.of_text("out_of_memory", why))
             return
-        late = self._late(now)
+        late = None if policy.timeout_seconds is None else self._running.late(now, policy.timeout_seconds, self.job)
         if late is not None:
             self._died(failure_of(TimedOut(policy.timeout_seconds or 0.0)), late)
             return
@@ -290,20 +310,6 @@ class JobWorker:
             if now > until:
                 self._died(was_cancelled(), job)
                 return
-
-    def _late(self, now: float) -> JobKey | None:
-        """Return a job that has run longer than it may."""
-        limit = self.job.policy.timeout_seconds
-        if limit is None:
-            return None
-        limit = _LATE * limit + 1 if self.job.is_async else limit
-        for slot, value in enumerate(self._marks.slots):
-            known, since = self._since.get(slot, (0, now))
-            if not value or value != known:
-                self._since[slot] = (value, now)
-            elif now - since > limit:
-                return job_of(value)
-        return None
 
     def _died(self, failure: Failure, culprit: JobKey | None = None) -> None:
         """Blame the job that ran alone, or suspect all that ran; give back what was not reported."""

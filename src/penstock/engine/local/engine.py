@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import socket
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cache, partial
@@ -18,15 +17,14 @@ from penstock.engine.counters import Counters
 from penstock.engine.drain import Served
 from penstock.engine.failure_log import FailureLog
 from penstock.engine.heartbeat import Heartbeat
+from penstock.engine.jobs.ticks import ScheduleTicks
 from penstock.engine.jobs.worker import JobWorker
 from penstock.engine.lookout import LookOut
 from penstock.engine.maintenance import Engine
-from penstock.engine.outage import patiently, try_once
+from penstock.engine.outage import patiently
 from penstock.engine.thread_switch import quick_turns
 from penstock.engine.worker import Worker
 from penstock.log.log import Log
-
-_SCHEDULES_SECONDS = 1.0
 
 
 class LocalEngine(Engine):
@@ -52,7 +50,7 @@ class LocalEngine(Engine):
         self._name = name or f"{socket.gethostname()}/{os.getpid()}"
         self._heartbeat = Heartbeat()
         self._turns = ExitStack()
-        self._next_tick = 0.0
+        self._ticks = ScheduleTicks(log)
         self._schedules = schedules
         names = [*(one.name for one in subscriptions), *(one.name for one in jobs)]
         self.counters = {name: Counters() for name in names}
@@ -121,10 +119,9 @@ class LocalEngine(Engine):
         return [*self._workers, *self._job_workers]
 
     def _tick(self) -> None:
-        """Submit the runs of schedules, once a second, where jobs are done."""
-        if self._job_workers and time.monotonic() >= self._next_tick:
-            self._next_tick = time.monotonic() + _SCHEDULES_SECONDS
-            try_once(self._log.tick_schedules, "schedules")
+        """Submit the runs of schedules where jobs are done."""
+        if self._job_workers:
+            self._ticks.tick()
 
     def _may_be_drained(self) -> bool:
         return self.idle

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from penstock.core.observe import RunProgressed, everyone
+from penstock.declare.job import JobType
 from penstock.declare.subscription import Subscription
 from penstock.engine.counters import NAMES
 from penstock.engine.foreground import StopNotice, stopping_by_signal
@@ -38,17 +39,19 @@ def run_pool(
     reference: str,
     kind: type,
     subscriptions: Sequence[Subscription],
+    jobs: Sequence[JobType] = (),
     *,
     processes: int,
+    concurrency: int | None = None,
     url: str | None = None,
     until_drained: bool = False,
     name: str | None = None,
 ) -> Outcome:
     """Run an app until a signal or an operator stops it, or until drained. Signals need the main thread.
 
-    Pool processes load the app by `reference` and serve the groups of these subscriptions.
+    Pool processes load the app by `reference` and serve the groups of these subscriptions, and these jobs.
     """
-    names = [one.name for one in subscriptions]
+    names = [*(one.name for one in subscriptions), *(one.name for one in jobs)]
     hello = Hello(
         reference,
         f"{kind.__module__}:{kind.__qualname__}",
@@ -57,6 +60,8 @@ def run_pool(
         until_drained,
         [str(one) for one in sys.path],
         list(sys.argv),
+        types=sorted({one.type for one in jobs}),
+        concurrency=concurrency,
     )
     asked = threading.Event()  # an operator's stop; pool processes follow all other orders themselves
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from penstock.core.observe import Observed, ProcessesDied, everyone
+from penstock.declare.job import JobType, ScheduledJob, scheduled
 from penstock.declare.load import load_object
 from penstock.declare.subscription import Subscription
 from penstock.engine.foreground import Orders, stopping_by_signal
@@ -23,6 +24,7 @@ from penstock.engine.local.engine import LocalEngine
 from penstock.engine.local.pool_process import Hello, Message
 from penstock.engine.run_row import sharing
 from penstock.errors import PenstockError
+from penstock.log.log import Log
 from penstock.log.open import open_log
 
 REPORT_SECONDS = 0.3
@@ -33,8 +35,13 @@ logger = logging.getLogger("penstock")
 class Declared(Protocol):
     """The part of an app that a pool process needs."""
 
+    schedules: list[ScheduledJob]
+
     def chosen(self, groups: Sequence[str] | None = None) -> list[Subscription]:
         """Return the subscriptions of these groups."""
+
+    def chosen_jobs(self, types: Sequence[str] | None = None, concurrency: int | None = None) -> list[JobType]:
+        """Return the jobs of these types."""
 
 
 class Reporter(logging.Handler):
@@ -86,7 +93,7 @@ def _run(hello: Hello, connection: socket.socket, reporter: Reporter) -> bool:
         logger.addHandler(reporter)
     asked = threading.Event()
     with open_log(hello.url) as log:
-        engine = LocalEngine(log, app.chosen(hello.groups), until_drained=hello.until_drained, run=hello.run)
+        engine = _engine(log, app, hello)
         orders = Orders()
         everyone.subscribe(reporter.observe)
 
@@ -108,6 +115,14 @@ def _run(hello: Hello, connection: socket.socket, reporter: Reporter) -> bool:
             finally:
                 report()
     return asked.is_set()
+
+
+def _engine(log: Log, app: Declared, hello: Hello) -> LocalEngine:
+    """Make the engine of the groups and types that were asked for; of either it may be none."""
+    subscriptions = app.chosen(hello.groups) if hello.groups else []
+    jobs = app.chosen_jobs(hello.types, hello.concurrency) if hello.types else []
+    schedules = scheduled(app.schedules, jobs)
+    return LocalEngine(log, subscriptions, jobs, schedules, until_drained=hello.until_drained, run=hello.run)
 
 
 def _at_end(connection: socket.socket, stop: Callable[[], Any]) -> None:

@@ -34,6 +34,8 @@ class Hello:
     path: Sequence[str]
     arguments: Sequence[str]
     run: int | None = None  # the run's row in `runs`
+    types: Sequence[str] = ()  # of jobs
+    concurrency: int | None = None  # instead of what these types declare
 
 
 class Message(TypedDict, total=False):

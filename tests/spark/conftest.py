@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-ON_BOTH_STORES = ("test_handlers", "test_reading")  # on SQLite the other files run only with `./run prove`
+ON_BOTH_STORES = ("test_handlers", "test_jobs", "test_reading")  # on SQLite the other files run only with `./run prove`
 
 
 @pytest.hookimpl(tryfirst=True)  # so that the marks exist when -m selects

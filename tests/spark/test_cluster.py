@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from tests.support.children import unfit_executors
 from tests.support.cluster_shop import (
     CANNOT_OPEN_THE_DATABASE,
@@ -53,6 +54,8 @@ def test_spark_submit_decides_where_and_how_an_app_runs(
     assert seen["spark.app.name"] == "clustershop.py" and seen["spark.scheduler.mode"] == "FAIR", "a gap we fill"
     assert seen["doubled"] == [2 * n for n in range(1, 11)]
     assert [n for n, _ in shop.done()] == list(range(1, 11))
+    with penstock.open(shop.url) as log:
+        assert [one.result for one in log.jobs(type="mail")] == ["ADA", "BOB"]
     handled = [one for one in shop.claimers() if one.endswith("/screen")]
     assert handled and all(one.split("/")[1].isdecimal() for one in handled), "executors claim, not the driver"
 
@@ -92,6 +95,6 @@ def test_executors_are_checked_before_the_first_claim(
     for name in ("other_master", "other_conf"):
         assert (said[name][0], said[name][1]["error"]["code"]) == (2, "invalid_input")
     published = {name: one["published"] for name, one in said["well"][1]["groups"].items()}
-    assert (said["well"][0], published) == (0, {"orders/screen": 10, "orders/lake": 10})
+    assert (said["well"][0], published) == (0, {"orders/screen": 10, "orders/lake": 10, "jobs:default:mail": 2})
     assert said["session"][0] == 7
     assert shop.done() == [(n, "1.17 DE,FR") for n in range(1, 11)]

@@ -175,7 +175,7 @@ def test_a_slice_of_a_run_without_a_row_works_until_its_time_is_up(log: penstock
     log.append_many("orders", [{"payload": {}, "type": "t"}] * 20)
     with one_slice(log, subscription(handlers.plain)) as ticket:
         report = time_slice.run_slice(ticket)
-    assert report.counts["published"] == 20 and report.idle is not None and report.error is None
+    assert report.counts["orders/g"]["published"] == 20 and report.idle is not None and report.error is None
 
 
 @pytest.mark.shows("S15")
@@ -189,7 +189,7 @@ def test_the_cost_of_a_slice_depends_on_leases_not_on_events(
     monkeypatch.setattr(logs, "_opened", {})
     with one_slice(log, subscription(handlers.plain, isolation="inline")) as ticket:
         report = time_slice.run_slice(ticket)
-    leases = report.counts["leases"]
-    assert report.counts["published"] == 20_000 and leases < 40
+    leases = report.counts["orders/g"]["leases"]
+    assert report.counts["orders/g"]["published"] == 20_000 and leases < 40
     assert len(statements.blocks) < 25 * (leases + 3), statements.blocks
     assert not [block for block in statements.blocks if block.startswith("settle.") and block != "settle.whole"]

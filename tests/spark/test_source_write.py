@@ -17,7 +17,7 @@ import penstock
 from penstock.errors import DuplicateMismatch, InvalidInput, InvalidOption, MissingField, StagedLost, StaleBatch
 from penstock.log.new_events import one
 from penstock.log.staging import Staging
-from penstock.spark.source.options import WriteOptions
+from penstock.spark.source.options import WriteOptions, parse_write
 from penstock.spark.source.writer import PenstockBatchWriter, PenstockStreamWriter, Wrote, check_columns
 from penstock.testing import CrashPoint, StatementCounter, VirtualClock
 from tests.support.forks import killed_in_child
@@ -177,6 +177,13 @@ def test_a_log_cannot_be_overwritten(spark: Any, log_url: str) -> None:
     with pytest.raises(PySparkException, match="append-only and cannot be overwritten"):
         options = {"url": log_url, "stream": "out", "type": "t"}
         spark.range(3).write.format("penstock").options(**options).mode("overwrite").save()
+
+
+@pytest.mark.shows("J01")
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_stream_of_jobs_is_refused(streaming: bool) -> None:
+    with pytest.raises(penstock.ReservedStream):
+        parse_write({"url": "sqlite:///log.db", "stream": "jobs:default:0:a"}, streaming=streaming)
 
 
 def test_a_column_that_would_be_lost_is_refused() -> None:

@@ -27,6 +27,12 @@ def screen(event, ctx):
     ctx.execute("insert into done (n, name) values (?, ?)", (event.offset, " ".join(sent)))
 
 
+@app.job("mail")
+def send(mail):
+    """A module that only executors to which it was sent can import."""
+    return mail["to"].upper()
+
+
 def double(n):
     return 2 * n
 
@@ -64,6 +70,7 @@ class ClusterShop:
         create_done_table(url)
         with library.open(url) as log:
             log.append_many("orders", [{"payload": {"n": n}, "type": "t"} for n in range(10)])
+            log.submit_many("mail", [{"payload": {"to": name}} for name in ("ada", "bob")])
 
     def done(self) -> list[tuple[int, str]]:
         """What the handler did: offsets, and what it read of the files that were sent along."""

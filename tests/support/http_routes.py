@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import penstock
+from penstock.log.runs import NewRun
 
 STREAM, GROUP, KEY = "orders", "fraud", "c-1"
 JOB_STREAM = "jobs:default:0:mail"
+OWNER = "owner"
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Sample:
     path: str
     body: Any = None
     filtered: bool = field(default=False, kw_only=True)  # it shows what may be seen, and refuses nobody who may look
+    elsewhere: int = field(default=403, kw_only=True)  # how those are answered who may do it for other streams
+    owner: str | None = field(default=None, kw_only=True)  # the only token that may do it
     also: tuple[str, ...] = field(default=(), kw_only=True)  # scopes that it needs besides
 
 
@@ -40,7 +44,8 @@ def prepare(log: penstock.Log) -> dict[str, Any]:
     job, failing = log.claim_jobs("w", ["mail"], limit=2)
     queued = log.submit("mail", {"to": "bob"})
     log.schedule("nightly", "0 3 * * *", type="mail")
-    jobs = {"job": job, "failing": failing, "queued": queued}
+    run = log.start_run(NewRun("w", OWNER, "http", "", "here", 1, ()))
+    jobs = {"job": job, "failing": failing, "queued": queued, "run": run}
     return {"dead": ids[0], "waiting": waiting[1], "lease": held, "loose": loose, **jobs}
 
 
@@ -81,6 +86,8 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
             {"token": facts["loose"].token},
         ),
         Sample("POST", one + "/claim", "work", f"{group}/claim", {"limit": 1}),
+        Sample("POST", "/v1/runs", "work", "/v1/runs", {"name": "w-1"}, elsewhere=201),
+        Sample("POST", "/v1/runs/{run}/end", "work", f"/v1/runs/{facts['run']}/end", elsewhere=404, owner=OWNER),
         Sample("POST", "/v1/jobs", "append", "/v1/jobs", new_job),
         Sample("POST", "/v1/jobs/batch", "append", "/v1/jobs/batch", {"jobs": [new_job]}),
         Sample("POST", jobs + "/heartbeat", "work", f"/v1/jobs/{job.id}/heartbeat", worker),
@@ -105,6 +112,13 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
             "operate",
             f"/v1/streams/{STREAM}/groups/other/reschedule",
             {"event_ids": [facts["waiting"]], "available_at": later},
+        ),
+        Sample(
+            "POST",
+            one + "/cancel",
+            "operate",
+            f"/v1/streams/{STREAM}/groups/other/cancel",
+            {"event_ids": [facts["waiting"]], "dry_run": True},
         ),
         Sample(
             "POST",

@@ -1,19 +1,13 @@
-"""Notes: a file in which handlers, in whatever process, write one line per call."""
+"""Notes: a file in which handlers, in whatever process, write one line per call.
+
+Every handler process of a test imports this module, so it imports next to nothing: pytest alone takes longer than the
+rest of such a process.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-
-import pytest
-
-
-@pytest.fixture
-def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of this test; handlers find it in $PENSTOCK_NOTES."""
-    path = tmp_path / "notes"
-    monkeypatch.setenv("PENSTOCK_NOTES", str(path))
-    return path
 
 
 def write_note(line: str) -> None:

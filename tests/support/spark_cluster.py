@@ -19,13 +19,13 @@ from typing import Final, Self
 
 import pytest
 
+from tests.support.class_archive import SHORT_LIVED, jvm_options
 from tests.support.running import ROOT
 from tests.support.unprivileged import free_port
 from tests.support.waiting import wait_until
 
 START_SECONDS = 60
-SHORT_LIVED: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # for JVMs that end before a better compiler pays
-_DAEMON_OPTIONS = f"{SHORT_LIVED} -Xss512k"
+_DAEMON_OPTIONS = f"{jvm_options()} -Xss512k"
 DRIVER_CONF: Final = {  # for drivers: small executors, nothing that listens elsewhere
     "spark.driver.host": "127.0.0.1",
     "spark.executor.memory": "512m",
@@ -67,8 +67,7 @@ class SparkCluster:
         self.stop()
 
     def _start(self) -> None:
-        for name in ("conf", "unseen"):
-            (self._directory / name).mkdir(parents=True, exist_ok=True)
+        self.unseen.mkdir(parents=True, exist_ok=True)
         port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
         self.master = self._launch("master", "Master", "--host", "127.0.0.1", "--port", port, "--webui-port", 0)
@@ -156,7 +155,6 @@ class SparkCluster:
             "PYTHONPATH": os.pathsep.join(map(str, self.python_path)),
             "TEST_HIDDEN_FOLDERS": str(self.unseen),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_CONF_DIR": str(self._directory / "conf"),
             "SPARK_LAUNCHER_OPTS": SHORT_LIVED,
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
@@ -186,7 +184,7 @@ def spark_home() -> Path:
     """Where the wheel has Spark's programs and classes."""
     import pyspark
 
-    return Path(pyspark.__path__[0])
+    return Path(pyspark.__path__[0]).resolve()
 
 
 def _children(pid: int) -> list[int]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Final
 
+from penstock.declare.job import PortableJob
 from penstock.declare.portable import PortableSubscription
 from penstock.errors import ExecutorUnfit
 from penstock.spark import probe
@@ -36,7 +37,7 @@ class Needs:
     """What a task of this run needs on its executor."""
 
     url: str  # of the log, without its password
-    subscriptions: tuple[PortableSubscription, ...] = ()
+    functions: tuple[PortableSubscription | PortableJob, ...] = ()
     folders: tuple[str, ...] = ()  # that tasks write to
 
 
@@ -125,11 +126,11 @@ def _warning_of_silence(context: Any) -> Iterator[None]:
 
 
 def check_here(needs: Needs) -> None:
-    """Check in a task: load the handlers, open the database, write to the folders. Raises what is wrong."""
+    """Check in a task: load the functions, open the database, write to the folders. Raises what is wrong."""
     from penstock.spark.logs import log_at
     from penstock.spark.pipelines.sinks.folders import check_writable
 
-    for one in needs.subscriptions:
+    for one in needs.functions:
         sys.path[:0] = [place for place in one.path if place not in sys.path]
         one.load()
     log_at(needs.url).end()

@@ -9,9 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from penstock.declare.job import JobType, PortableJob, ScheduledJob, portable_job
 from penstock.declare.load import app_files
 from penstock.declare.pipeline import Pipeline
-from penstock.declare.portable import portable
+from penstock.declare.portable import PortableSubscription, portable
 from penstock.declare.query import Query
 from penstock.declare.subscription import Subscription
 from penstock.engine.drain import Served
@@ -59,6 +60,8 @@ def run_spark(
     subscriptions: Sequence[Subscription],
     pipelines: Sequence[Pipeline] = (),
     queries: Sequence[Query] = (),
+    jobs: Sequence[JobType] = (),
+    schedules: Sequence[ScheduledJob] = (),
     *,
     name: str,
     submit: Submit | None = None,
@@ -66,7 +69,10 @@ def run_spark(
     until_drained: bool = False,
 ) -> Outcome:
     """Run until a signal or an operator stops it, or until drained. Everything is checked before the first claim."""
-    packed = [portable(one) for one in subscriptions]
+    packed: list[PortableSubscription | PortableJob] = [
+        *(portable(one) for one in subscriptions),
+        *(portable_job(one) for one in jobs),
+    ]
     said = submit or Submit()
     said.check_files()
     with session_for(spark, said, name, log.store.url) as session:
@@ -78,11 +84,10 @@ def run_spark(
             session, preflight.Needs(secrets.hide(session, log.store.url), tuple(packed), tuple(folders))
         )
         orders = Orders()
-        served: list[Served] = [*subscriptions, *pipelines, *queries]
+        served: list[Served] = [*subscriptions, *pipelines, *queries, *jobs]
         with running(log, "spark", [one.name for one in served], name, orders.obey) as run:
-            engine = SparkEngine(
-                log, session, log.store.url, subscriptions, pipelines, queries, until_drained=until_drained, run=run
-            )
+            declared = (subscriptions, pipelines, queries, jobs, schedules)
+            engine = SparkEngine(log, session, log.store.url, *declared, until_drained=until_drained, run=run)
             return run_engine(engine, orders)
 
 

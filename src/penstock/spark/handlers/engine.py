@@ -1,4 +1,4 @@
-"""The Spark engine: one driver that runs handlers as time slices, and pipelines and queries as Spark jobs."""
+"""The Spark engine: one driver that runs handlers and jobs in time slices, and pipelines and queries as Spark jobs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import socket
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -16,13 +15,16 @@ from typing import Any
 
 from penstock.core.lease import Idle
 from penstock.core.observe import everyone
-from penstock.declare.groups import declare
+from penstock.declare.groups import declare_schedule
+from penstock.declare.job import JobType, ScheduledJob
 from penstock.declare.pipeline import Pipeline
 from penstock.declare.portable import portable
 from penstock.declare.query import Query
 from penstock.declare.subscription import Subscription
 from penstock.engine.counters import NAMES
+from penstock.engine.drain import Served
 from penstock.engine.heartbeat import Heartbeat
+from penstock.engine.jobs.ticks import ScheduleTicks
 from penstock.engine.lookout import LookOut
 from penstock.engine.maintenance import Engine
 from penstock.engine.outage import patiently, try_once
@@ -32,7 +34,7 @@ from penstock.log.runs import RunCounts
 from penstock.spark import secrets
 from penstock.spark.causes import failure_of, first_line
 from penstock.spark.handlers import time_slice
-from penstock.spark.handlers.groups import SlicedGroup, most_urgent, next_turn, wait_asleep
+from penstock.spark.handlers.groups import Sliced, SlicedGroup, most_urgent, next_turn, sliced_queues, wait_asleep
 from penstock.spark.handlers.stop import stop_slices
 from penstock.spark.jobs import SparkJobs
 from penstock.spark.logs import limit_connections
@@ -68,17 +70,24 @@ class SparkEngine(Engine):
         subscriptions: Sequence[Subscription],
         pipelines: Sequence[Pipeline] = (),
         queries: Sequence[Query] = (),
+        jobs: Sequence[JobType] = (),
+        schedules: Sequence[ScheduledJob] = (),
         *,
         until_drained: bool = False,
         run: int | None = None,
     ) -> None:
-        super().__init__(log, [*subscriptions, *pipelines, *queries], until_drained=until_drained)
+        served: list[Served] = [*subscriptions, *pipelines, *queries, *(part for one in jobs for part in one.served)]
+        super().__init__(log, served, until_drained=until_drained)
         self._spark = spark
         self._context = spark.sparkContext
         self._url = secrets.hide(spark, url)
         limit_connections(spark)
         self._run_id = run
-        self._groups = [SlicedGroup(one, portable(one), uuid.uuid4().hex) for one in subscriptions]
+        self._groups: list[Sliced] = [SlicedGroup(subscription=one, portable=portable(one)) for one in subscriptions]
+        self._groups += sliced_queues(jobs)
+        self._queues = {one.queue: [job.type for job in jobs if job.queue == one.queue] for one in jobs}
+        self._schedules = schedules
+        self._ticks = ScheduleTicks(log) if jobs else None
         self._heartbeat = Heartbeat()
         self._lookout = LookOut(log)
         self._workers = make_workers(
@@ -104,8 +113,9 @@ class SparkEngine(Engine):
     def start(self) -> None:
         """Declare the groups and start to work."""
         for group in self._groups:
-            wanted = partial(declare, self._log, group.subscription, _NAME)
-            patiently(wanted, group.name, everyone, self._stopping)
+            patiently(partial(group.declare, self._log, _NAME), group.name, everyone, self._stopping)
+        for one in self._schedules:
+            patiently(partial(declare_schedule, self._log, one), one.name, everyone, self._stopping)
         for worker in self._workers:
             worker.start()
         if self._run_id is not None and self._groups:
@@ -145,15 +155,16 @@ class SparkEngine(Engine):
     def snapshot(self) -> dict[str, dict[str, int]]:
         """Return the counters of every group, as of the last reading."""
         with self._changed:
-            counts = {group.name: self._counted(group) for group in self._groups}
+            counts = {name: self._counted(group, name) for group in self._groups for name in group.leases}
         return counts | {one.served.name: one.counters.snapshot() for one in self._workers}
 
-    def _counted(self, group: SlicedGroup) -> dict[str, int]:
+    def _counted(self, group: Sliced, name: str) -> dict[str, int]:
         """Leases tell even of slices that were lost; what they do not tell comes from slices that have ended."""
-        counts = {name: group.reported[name] for name in NAMES}
+        reported = group.reported.get(name, Counter())
+        counts = {what: reported[what] for what in NAMES}
         if self._counts is not None:
-            of_leases = self._counts.groups.get(group.name, Counter())
-            counts |= {name: of_leases[name] for name in _OF_LEASES}
+            of_leases = [self._counts.groups.get(one, Counter()) for one in group.leases[name]]
+            counts |= {what: sum(one[what] for one in of_leases) for what in _OF_LEASES}
         return counts
 
     # --- slots ---------------------------------------------------------------------------------------------------
@@ -186,35 +197,36 @@ class SparkEngine(Engine):
                 code, message = report.error
                 raise all_errors().get(code, PenstockError)(message)
 
-    def _next(self, place: int) -> tuple[SlicedGroup, time_slice.Ticket] | None:
+    def _next(self, place: int) -> tuple[Sliced, time_slice.Ticket] | None:
         """Wait for a group that may work, and begin a slice of it; None when stopping, or when this slot is gone."""
         with self._changed:
             while not self._stopping.is_set():
                 if place >= self._places and place == self._servers - 1:
                     self._servers -= 1
                     return None
-                group = None if self._quiet or place >= self._places else most_urgent(self._groups, self._room())
+                group = None if self._quiet or place >= self._places else self._most_urgent()
                 if group is not None:
                     self._uncounted = True
                     return group, self._ticket(group)
                 self._changed.wait(next_turn(self._groups))
         return None
 
-    def _room(self) -> bool:
-        """Whether a group may have a second slice: not if it would take the slot that a busy pipeline needs."""
+    def _most_urgent(self) -> Sliced | None:
+        """Choose who has the next slice: nobody a second one in the slot that a busy pipeline needs."""
         running = sum(len(one.running) for one in self._groups)
         busy = sum(one.busy for one in self._workers)
-        return busy == 0 or running < max(1, self._slots - 1)
+        room = busy == 0 or running < max(1, self._slots - 1)
+        return most_urgent(self._groups, room, self._slots - running, bool(self._workers))
 
-    def _ticket(self, group: SlicedGroup) -> time_slice.Ticket:
+    def _ticket(self, group: Sliced) -> time_slice.Ticket:
         number = next(self._numbers)
         only = group.begin(number)
         scarce = len(self._groups) + len(self._workers) > self._slots
         seconds = _SHORT if scarce or self._run_id is None else _LONG
         patience = _PATIENCE_SHORT if scarce or not only else _PATIENCE_LONG
-        return time_slice.Ticket(number, group.key, self._url, group.portable, seconds, patience, self._run_id)
+        return time_slice.Ticket(number, group.key, self._url, group.work, seconds, patience, self._run_id)
 
-    def _run(self, group: SlicedGroup, ticket: time_slice.Ticket) -> time_slice.SliceReport | None:
+    def _run(self, group: Sliced, ticket: time_slice.Ticket) -> time_slice.SliceReport | None:
         """Run one slice as a Spark job of one task; None if the Spark job failed, whatever the cause."""
         try:
             self._context.setLocalProperty("spark.scheduler.pool", HANDLERS)
@@ -229,7 +241,7 @@ class SparkEngine(Engine):
         assert isinstance(report, time_slice.SliceReport)
         return report
 
-    def _sleep(self, group: SlicedGroup) -> None:
+    def _sleep(self, group: Sliced) -> None:
         """Watch the log for a group without work, and wake it when a claim may find something."""
         while (idle := wait_asleep(group, self._changed, self._stopping)) is not None:
             self._lookout.wait(group.waiter, idle, self._stopping)
@@ -238,11 +250,10 @@ class SparkEngine(Engine):
                 group.asleep = found
                 self._changed.notify_all()
 
-    def _idle(self, group: SlicedGroup) -> Idle | None:
+    def _idle(self, group: Sliced) -> Idle | None:
         """Look whether there is work for the group, so that appends to other streams start no slices."""
-        one = group.subscription
         try:
-            return self._log.idle(one.stream, one.group)
+            return group.look(self._log)
         except UnknownGroup:  # deleted during the run: whoever recreates it chooses its start
             return Idle(None, seconds=_GONE_SECONDS)
         except AWAY:
@@ -255,12 +266,21 @@ class SparkEngine(Engine):
         worker.run()
 
     def _may_be_drained(self) -> bool:
-        return all(worker.caught_up for worker in self._workers)
+        """One look at all streams of a queue, which are ten for every type, is cheaper than a look at each."""
+        if not all(worker.caught_up for worker in self._workers):
+            return False
+        return not try_once(self._jobs_are_due, "jobs")
+
+    def _jobs_are_due(self) -> bool:
+        claims = self._log.job_claims
+        return any(claims.look(claims.wanted(types, queue))[0] for queue, types in self._queues.items())
 
     def _tick(self) -> None:
         if not self._groups:
             return
         self._count_slots()
+        if self._ticks is not None:
+            self._ticks.tick()
         if self._uncounted and time.monotonic() >= self._count_again:
             self._count_again = time.monotonic() + _COUNT_SECONDS
             with self._changed:

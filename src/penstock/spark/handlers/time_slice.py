@@ -1,4 +1,4 @@
-"""A time slice: a Spark task that works for a group of handlers for some seconds. It is sent no lease.
+"""A time slice: a Spark task that works for a group of handlers, or for jobs, for some seconds. It is sent no lease.
 
 It claims, handles and settles on its own connection. Whatever Spark does with the task (retry, run twice, cancel), each
 claim has its own token and counts as its own attempt. What its run should do comes with every claim; a slice that has
@@ -13,36 +13,40 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from penstock.core.lease import Idle
 from penstock.core.observe import Observers, everyone
+from penstock.declare.job import PortableJob
 from penstock.declare.portable import PortableSubscription
 from penstock.engine.counters import Counters
 from penstock.engine.failure_log import FailureLog
 from penstock.engine.heartbeat import Heartbeat
+from penstock.engine.jobs.workers import JobWorkers
 from penstock.engine.thread_switch import quick_turns
 from penstock.engine.worker import Worker
 from penstock.errors import PenstockError
+from penstock.spark.handlers.ending import Ending, SliceWorker
 from penstock.spark.logs import log_at
 
-_ASK_SECONDS = 1.0  # without news of what the run should do, before a slice asks
 _KEPT = 4  # groups whose handler processes a Python worker keeps between slices
+
+
+Work = PortableSubscription | tuple[PortableJob, ...]  # a group, or the job types of a queue
 
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What a slice is given: a group, and how long to work for it."""
+    """What a slice is given: what to work for, and how long."""
 
     number: int
-    key: str  # of the group, the same for all its slices in a run
+    key: str  # of the group or queue, the same for all its slices in a run
     url: str  # without a password
-    subscription: PortableSubscription
+    work: Work
     seconds: float
     patience: float  # seconds without work before the slice ends
     run: int | None  # whose leases they are; None if the run has no row
@@ -52,7 +56,7 @@ class Ticket:
 class SliceReport:
     """What a slice did, and why it ended early, if it did."""
 
-    counts: dict[str, int]
+    counts: dict[str, dict[str, int]]  # by the name of the group, or of the job type
     idle: Idle | None = None  # what the last claim said, if the slice ended because there was nothing to do
     unwanted: bool = False  # the run should be quiet, or stop
     error: tuple[str, str] | None = None  # code and message of an error that stops the engine
@@ -66,24 +70,24 @@ def work(tickets: Iterable[Ticket]) -> Iterator[SliceReport]:
 
 
 def run_slice(ticket: Ticket) -> SliceReport:
-    """Work for a group until time is up, there is nothing to do, or the run should stop."""
-    counters = Counters()
+    """Work until time is up, there is nothing to do, or the run should stop."""
+    kept: Kept | None = None
     try:
         kept = _warm(ticket)
-        ending = _Ending(ticket, kept.worker)
-        kept.worker.observers = Observers(counters, kept.failures, parent=everyone)
-        kept.worker.until = ending
-        kept.worker.follow = ending.follow
-        kept.worker.again()
+        ending = Ending(kept.worker, ticket.seconds, ticket.patience, ticket.run)
+        kept.begin(ending)
         with quick_turns(), ending.listening():
             kept.worker.work()
     except PenstockError as error:
         _forget(ticket)
-        return SliceReport(counters.snapshot(), error=(error.code, error.message))
+        return SliceReport({} if kept is None else kept.counts(), error=(error.code, error.message))
     except BaseException:
         _forget(ticket)
         raise
-    return SliceReport(counters.snapshot(), kept.worker.idle if ending.tired else None, ending.unwanted)
+    report = SliceReport(kept.counts(), kept.worker.idle if ending.tired else None, ending.unwanted)
+    if ending.stopped:
+        _end_lives()
+    return report
 
 
 def _leave_signals_to_the_driver() -> None:
@@ -92,79 +96,80 @@ def _leave_signals_to_the_driver() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-class _Ending:
-    """The check, between leases and while idle, whether a slice ends."""
-
-    def __init__(self, ticket: Ticket, worker: Worker) -> None:
-        self._ticket = ticket
-        self._worker = worker
-        self._end = time.monotonic() + ticket.seconds
-        self._idle_since: float | None = None
-        self._heard = 0.0  # when it last heard what the run should do
-        self.unwanted = False  # the run should be quiet, or stop
-        self.tired = False  # there was nothing to do for too long
-
-    def __call__(self) -> bool:
-        now = time.monotonic()
-        if self._worker.idle is None:
-            self._idle_since = None
-        elif self._idle_since is None:
-            self._idle_since = now
-        self.tired = self._idle_since is not None and now - self._idle_since > self._ticket.patience
-        return self.unwanted or self.tired or now >= self._end
-
-    def follow(self, wanted: str) -> None:
-        """Stop at once, or claim nothing new, if that is what the run should do."""
-        self._heard = time.monotonic()
-        if wanted == "stop":
-            self._worker.stop()
-        self.unwanted = wanted != "run"
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Ask what the run should do whenever claims have not told for a while: handlers may take long."""
-        if self._ticket.run is None:
-            yield
-            return
-        self._ask(self._ticket.run)
-        over = threading.Event()
-        thread = threading.Thread(target=self._listen, args=(self._ticket.run, over), name="penstock-orders")
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-
-    def _listen(self, run: int, over: threading.Event) -> None:
-        while not over.wait(max(0.0, self._heard + _ASK_SECONDS - time.monotonic())):
-            if time.monotonic() >= self._heard + _ASK_SECONDS:
-                self._ask(run)
-
-    def _ask(self, run: int) -> None:
-        self._heard = time.monotonic()
-        with suppress(PenstockError):  # an outage is the worker's to report
-            self.follow(self._worker.log.wanted_of_run(run) or "run")
-
-
 # --- what is kept between slices -------------------------------------------------------------------------------------
 
 
+class Kept(Protocol):
+    """A worker with its processes, and what it counts."""
+
+    @property
+    def worker(self) -> SliceWorker: ...
+    @property
+    def has_on_stop(self) -> bool: ...
+    def begin(self, ending: Ending) -> None:
+        """Get ready for a slice."""
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return what was done in the last slice."""
+
+    def close(self) -> None: ...
+
+
 @dataclass(slots=True)
-class _Kept:
+class _KeptGroup:
     heartbeat: Heartbeat
     worker: Worker
     failures: FailureLog = field(default_factory=FailureLog)
+    counters: Counters = field(default_factory=Counters)
+
+    def begin(self, ending: Ending) -> None:
+        self.counters = Counters()
+        self.worker.observers = Observers(self.counters, self.failures, parent=everyone)
+        self.worker.until = ending
+        self.worker.follow = ending.follow
+        self.worker.again()
+
+    @property
+    def has_on_stop(self) -> bool:
+        return bool(self.worker.subscription.around.on_stop)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        return {self.worker.subscription.name: self.counters.snapshot()}
 
     def close(self) -> None:
         self.worker.close()
         self.heartbeat.stop()
 
 
-_kept: OrderedDict[tuple[int, str], _Kept] = OrderedDict()  # by pid: a forked process must not use its parent's
+@dataclass(slots=True)
+class _KeptJobs:
+    worker: JobWorkers
+    before: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def begin(self, ending: Ending) -> None:
+        self.before = self.worker.counts()
+        self.worker.until = ending
+        self.worker.follow = ending.follow
+        self.worker.again()
+
+    @property
+    def has_on_stop(self) -> bool:
+        return self.worker.has_on_stop
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        return {
+            name: {what: count - self.before[name][what] for what, count in counts.items()}
+            for name, counts in self.worker.counts().items()
+        }
+
+    def close(self) -> None:
+        self.worker.close()
 
 
-def _warm(ticket: Ticket) -> _Kept:
+_kept: OrderedDict[tuple[int, str], Kept] = OrderedDict()  # by pid: a forked process must not use its parent's
+
+
+def _warm(ticket: Ticket) -> Kept:
     key = (os.getpid(), ticket.key)
     found = _kept.get(key)
     if found is None:
@@ -176,23 +181,42 @@ def _warm(ticket: Ticket) -> _Kept:
     return found
 
 
-def _made(ticket: Ticket) -> _Kept:
+def _made(ticket: Ticket) -> Kept:
+    work = ticket.work
     known = set(sys.path)
-    sys.path[:0] = [one for one in ticket.subscription.path if one not in known]
-    subscription = ticket.subscription.load()
+    sys.path[:0] = [one for one in (work[0] if isinstance(work, tuple) else work).path if one not in known]
+    made = _made_jobs(ticket, work) if isinstance(work, tuple) else _made_group(ticket, work)
+    gc.freeze()  # modules are never garbage: keep the collector from scanning them
+    return made
+
+
+def _made_group(ticket: Ticket, work: PortableSubscription) -> Kept:
+    subscription = work.load()
     log = log_at(ticket.url)
     log.store.warm()
     heartbeat = Heartbeat()
     heartbeat.start()
-    gc.freeze()  # modules are never garbage: keep the collector from scanning them
     name = f"{place()}/{subscription.group}"
-    return _Kept(heartbeat, Worker(log, subscription, name, heartbeat, everyone, run_id=ticket.run))
+    return _KeptGroup(heartbeat, Worker(log, subscription, name, heartbeat, everyone, run_id=ticket.run))
+
+
+def _made_jobs(ticket: Ticket, work: tuple[PortableJob, ...]) -> Kept:
+    jobs = [one.load() for one in work]
+    return _KeptJobs(JobWorkers(log_at(ticket.url), jobs, place(), ticket.run))
 
 
 def _forget(ticket: Ticket) -> None:
     found = _kept.pop((os.getpid(), ticket.key), None)
     if found is not None:
         found.close()
+
+
+def _end_lives() -> None:
+    """Let handlers call their `on_stop` at the end of a run: Spark ends its Python workers without notice."""
+    for key, one in [*_kept.items()]:
+        if key[0] == os.getpid() and one.has_on_stop:
+            del _kept[key]
+            one.close()
 
 
 def place() -> str:

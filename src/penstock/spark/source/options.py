@@ -11,6 +11,7 @@ from typing import Final
 
 from penstock.core.delivery import State
 from penstock.core.event import check_name, check_time
+from penstock.core.job import check_not_jobs
 from penstock.errors import InvalidOption, MissingField
 from penstock.spark.source.filters import Wanted
 
@@ -128,7 +129,7 @@ def parse_write(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     kind = options.get("type")
     return WriteOptions(
         _url(options),
-        _stream(options, verb),
+        check_not_jobs(_stream(options, verb)),
         None if kind is None else check_name(kind, "type"),
         options.get("ordering_key"),
         options.get("batch_id"),

@@ -172,6 +172,55 @@ def test_nobody_claims_for_a_client_that_has_gone(service: Service) -> None:
     assert (stats.pending, stats.claimed) == (1, 0)
 
 
+@pytest.mark.shows("O12", "J02")
+def test_polls_that_wait_for_the_same_jobs_stand_in_line(service: Service) -> None:
+    """They get what comes in the order of their arrival; who has gone is passed over."""
+    clients = [service.client() for _ in range(6)]
+    got: list[str] = []
+
+    def wait_in_line(number: int) -> Callable[[], None]:
+        def wait() -> None:
+            wait_until(lambda: service.waiting == number, f"{number} to wait")
+            if number == 2:
+                with pytest.raises(httpx.ReadTimeout):
+                    http.post("/v1/jobs/claim", json={"types": ["a"], "wait": 20}, timeout=2)
+            else:
+                key = "k" if number == 3 else None
+                job = clients[number].claim_job(f"w-{number}", ["a"], wait=20, idempotency_key=key)
+                got.append(f"{job and job.worker} {job and job.json()['n']}")
+
+        return wait
+
+    def submit() -> None:
+        wait_until(lambda: service.waiting == 6, "all to wait")
+        wait_until(lambda: service.app.state.polls.open == 5, "one to go")
+        for n in range(5):
+            service.log.submit("a", {"n": n})
+            wait_until(lambda n=n: len(got) == n + 1, "somebody to get it")
+
+    http = service.http(service.token())
+    in_threads(*(wait_in_line(number) for number in range(6)), submit)
+    assert got == ["w-0 0", "w-1 1", "w-3 2", "w-4 3", "w-5 4"]
+    assert {(job.status, job.attempts) for job in service.log.jobs()} == {("CLAIMED", 1)}
+    assert service.app.state.polls._lines == {}
+
+
+@pytest.mark.shows("O12", "J02")
+def test_jobs_that_come_together_go_to_all_that_wait(service: Service) -> None:
+    clients = [service.client() for _ in range(6)]
+
+    def submit() -> None:
+        wait_until(lambda: service.waiting == 6, "all to wait")
+        service.log.submit_many("a", [{"payload": {"n": n}} for n in range(4)] + [{"payload": {"n": 4}, "priority": 9}])
+        wait_until(lambda: service.app.state.polls.open == 1, "five to get one")
+        service.server.stop()
+
+    waiting = [lambda one=one: one.claim_job("w", ["a"], wait=20) for one in clients]
+    jobs = in_threads(*waiting, submit)[:6]
+    assert sorted(job.json()["n"] for job in jobs if job is not None) == [*range(5)]
+    assert len({job.token for job in jobs if job is not None}) == 5
+
+
 @pytest.mark.shows("O12", "J03")
 def test_heartbeats_in_bulk_say_what_became_of_each(service: Service) -> None:
     fill(service.log)

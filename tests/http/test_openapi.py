@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.http.shapes import components
 from tools.write_openapi import TARGET, text
 
 METHODS = ("get", "post", "delete")
@@ -29,7 +30,8 @@ def test_every_route_has_words_an_example_a_scope_and_its_codes() -> None:
         for method, one in methods.items():
             assert method in METHODS and one["description"] and one["summary"], path
             done = next(answer for status, answer in one["responses"].items() if status.startswith("2"))
-            assert "204" in one["responses"] or done["content"]["application/json"]["example"], path
+            shown = done.get("content", {}).get("application/json", {})
+            assert "204" in one["responses"] or (shown["example"] and shown["schema"]), path
             for status, answer in one["responses"].items():
                 if status.startswith("2"):
                     continue
@@ -41,5 +43,7 @@ def test_every_route_has_words_an_example_a_scope_and_its_codes() -> None:
                 assert one["x-scope"] and one["security"] == [{"token": []}], path
                 assert {"401", "403", "422", "429"} <= one["responses"].keys(), path
     for name, schema in described["components"]["schemas"].items():
+        if name in components():
+            continue  # of answers: their examples are with the routes
         if name not in ("Beating", "Emitted", "Extend", "Failed", "NewEvents", "Problem", "RetryPolicy", "UniqueJob"):
             assert schema.get("examples"), name

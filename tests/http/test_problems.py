@@ -213,6 +213,19 @@ def test_hostile_paths_and_queries_are_refused(service: Service) -> None:
         assert answer.status_code < 500, (key[:10], answer.text)
 
 
+@pytest.mark.shows("O12")
+def test_unknown_parameters_and_times_that_are_numbers_are_refused(service: Service) -> None:
+    service.log.create_group("orders", "fraud")
+    http = service.http(service.token())
+    group = "/v1/streams/orders/groups/fraud"
+    for query in ("stat=DEAD", "state=DEAD&state=DEAD", "since=0", "since=1700000000", "since=12:00"):
+        assert is_problem(http.get(f"{group}/deliveries?{query}"), 422, "invalid_input"), query
+    for since in (0, 1_700_000_000, "1700000000", "today"):
+        answer = http.post(f"{group}/redrive", json={"since": since})
+        assert is_problem(answer, 422, "invalid_input"), since
+    assert http.get(f"{group}/deliveries?state=DEAD&since=2026-07-01T12:00:00Z").status_code == 200
+
+
 LOSSY = [
     b"123456789012345678901234567890",
     b"18446744073709551616",

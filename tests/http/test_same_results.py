@@ -195,6 +195,7 @@ def settle_story(api: Any, stream: str) -> list[Any]:
     told.append([line.outcome for line in api.delivery(stream, "g", events[2].event_id).history])
     told.append(api.redrive(stream, "g", event_ids=[events[2].event_id]).count)
     told.append(api.replay(stream, "g", all=True, dry_run=True))
+    told.append(api.cancel(stream, "g", event_ids=[events[2].event_id], reason="no need", dry_run=True))
     for wrong in (
         lease.settle,
         again.settle,
@@ -202,7 +203,9 @@ def settle_story(api: Any, stream: str) -> list[Any]:
         lambda: api.redrive(stream, "g"),
         lambda: api.redrive(stream, "nobody", all=True),
         lambda: api.kill(stream, "g", event_ids=[events[5].event_id]),
+        lambda: api.cancel(stream, "g", event_ids=[uuid.uuid4()]),
         lambda: api.append("jobs:a", {}, type="t"),
+        lambda: lease.settle(emit=[{"stream": "jobs:default:0:t", "payload": {}, "type": "t"}]),
         lambda: api.append(stream, {"other": 1}, type="order.created", event_id=events[0].event_id),
         lambda: api.event(stream, uuid.uuid4()),
         lambda: api.claim(stream, "nobody", claimed_by="w"),

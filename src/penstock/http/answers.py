@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 from fastapi import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 
 from penstock.core.access import PAYLOAD, Access
 from penstock.core.batch import Event
@@ -23,22 +23,21 @@ from penstock.log.jobs.schedules import Schedule
 from penstock.log.lease import Lease
 from penstock.log.selection import Moved
 
-_EVENT: Final = "stream offset event_id event_type content_type headers metadata partition_key ordering_key created_at"
-_CLAIMED: Final = "available_at attempts failures total_attempts last_error"
-_DELIVERY: Final = (
+# The fields of documents.
+EVENT: Final = "stream offset event_id event_type content_type headers metadata partition_key ordering_key created_at"
+CLAIMED: Final = "available_at attempts failures total_attempts last_error"
+DELIVERY: Final = (
     "group state attempts failures total_attempts available_at claimed_at claimed_by last_error error_code error_type "
     "fingerprint reason published_at dead_at updated_at"
 )
-_JOB: Final = (
+JOB: Final = (
     "id type queue priority status attempts failures max_attempts worker claimed_at heartbeat_at expires_at "
     "available_at created_at finished_at progress message error error_code reason headers offset duplicate"
 )
 
 
-class Answer(Response):
+class Answer(JSONResponse):
     """A JSON document."""
-
-    media_type = JSON
 
     def render(self, content: Any) -> bytes:
         return orjson.dumps(content, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME)
@@ -79,19 +78,19 @@ class Bodies:
 
 def event_document(event: Event | DeliveryRecord, bodies: Bodies) -> dict[str, Any]:
     """Return an event without its delivery."""
-    found = _fields(event, _EVENT) | {"available_at": event.available_at}
+    found = _fields(event, EVENT) | {"available_at": event.available_at}
     return found | bodies.shown(event.stream, event.payload, event.content_type)
 
 
 def delivery_document(one: DeliveryRecord, bodies: Bodies, *, history: bool = False) -> dict[str, Any]:
     """Return an event as one group sees it."""
-    found = event_document(one, bodies) | _fields(one, _DELIVERY)
+    found = event_document(one, bodies) | _fields(one, DELIVERY)
     return found | {"history": [asdict(line) for line in one.history]} if history else found
 
 
 def lease_document(lease: Lease, bodies: Bodies) -> dict[str, Any]:
     """Return what was claimed, with the token that settles it."""
-    events = [event_document(event, bodies) | _fields(event, _CLAIMED) for event in lease.events]
+    events = [event_document(event, bodies) | _fields(event, CLAIMED) for event in lease.events]
     row = lease.row
     known = {"id": lease.id, "token": lease.token, "stream": lease.stream, "group": lease.group}
     times = {"claimed_at": row.claimed_at, "expires_at": lease.expires_at}
@@ -106,7 +105,7 @@ def settled_document(settled: Settled, bodies: Bodies) -> dict[str, Any]:
 
 def job_document(job: Job, bodies: Bodies, *, claimed: bool = False) -> dict[str, Any]:
     """Return a job; its payload and its result are bodies. Only who claims it gets its token."""
-    found = _fields(job, _JOB)
+    found = _fields(job, JOB)
     body = bodies.shown(job.stream, job.payload, JSON)
     if body:
         found |= body | {"result": job.result}
@@ -124,7 +123,7 @@ def group_document(group: Group) -> dict[str, Any]:
         "lanes": group.lanes,
         "on_dead": group.on_dead,
         "lease_seconds": group.lease_seconds,
-        "retry": asdict(group.retry),
+        "retry": group.retry.stored,
         "types": settings.types,
         "headers": settings.headers,
         "paused": group.paused,
@@ -142,4 +141,4 @@ def schedule_document(one: Schedule, bodies: Bodies, stream: str) -> dict[str, A
 
 def moved(found: Moved) -> Answer:
     """Answer how many deliveries an action moved, or would move."""
-    return Answer({"count": found.count, "dry_run": found.dry_run})
+    return Answer(asdict(found))

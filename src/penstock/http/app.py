@@ -20,6 +20,7 @@ from penstock.http import (
     leases,
     operators,
     problems,
+    runs,
     schedules,
 )
 from penstock.http.auth import Auth
@@ -40,6 +41,7 @@ _ROUTERS: Final = (
     jobs.router,
     schedules.router,
     inspection.router,
+    runs.router,
 )
 
 

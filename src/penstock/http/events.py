@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -10,7 +9,7 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from penstock.core.event import event_id
 from penstock.http.answers import Answer, event_document
-from penstock.http.bodies import Body, StrictRoute, payload_of
+from penstock.http.bodies import Body, Moment, StrictRoute, payload_of
 from penstock.http.given import (
     CanAppend,
     CanRead,
@@ -23,6 +22,7 @@ from penstock.http.given import (
     event_of,
     next_cursor,
 )
+from penstock.http.shapes import either, like, page, ref
 from penstock.http.spec import spec
 
 router = APIRouter(prefix="/v1/streams/{stream}/events", tags=["events"], route_class=StrictRoute)
@@ -42,6 +42,8 @@ EVENT = {
     "payload": {"id": 7},
 }
 
+_APPENDED = {"offset": 42, "event_id": ID, "duplicate": False}
+
 
 class NewEvent(Body):
     """An event. `payload` and `type` are required; the same `event_id` is stored once."""
@@ -58,14 +60,16 @@ class NewEvent(Body):
     ordering_key: str | None = None
     headers: dict[str, str] | None = None
     event_id: str | None = Field(None, description="A uuid or a ULID.")
-    available_at: datetime | None = None
+    available_at: Moment | None = None
     partition_key: str | None = None
     metadata: dict[str, Any] | None = None
     content_type: str | None = None
 
     def fields(self) -> dict[str, Any]:
         """Return the event as the log takes it."""
-        return self.given() | {"payload": payload_of(self.payload)}
+        found = self.given()
+        found["payload"] = payload_of(self.payload)
+        return found
 
 
 class NewEvents(Body):
@@ -85,9 +89,10 @@ OneOrMany = Annotated[Annotated[NewEvent, Tag("one")] | Annotated[NewEvents, Tag
     "",
     **spec(
         "append",
-        {"offset": 42, "event_id": ID, "duplicate": False},
+        _APPENDED,
         *("missing_field", "invalid_payload", "reserved_stream", "naive_datetime", "duplicate_mismatch"),
         "commit_unknown",
+        shape=either(like(_APPENDED), like({"event_ids": [ID], "duplicates": 0})),
         status=201,
     ),
 )
@@ -108,7 +113,7 @@ def append(log: TheLog, access: CanAppend, stream: Stream, body: OneOrMany, key:
     )
 
 
-@router.get("", **spec("read", {"events": [EVENT], "next_cursor": "42"}, reads=True))
+@router.get("", **spec("read", {"events": [EVENT], "next_cursor": "42"}, shape=page("events", "Event"), reads=True))
 def read(log: TheLog, access: CanRead, shown: Shown, stream: Stream, cursor: Cursor = 0, limit: Limit = 100) -> Answer:
     """Read events in offset order, up to the horizon: nothing can still appear between them."""
     found = log.read(stream, after=cursor, limit=limit)
@@ -116,7 +121,7 @@ def read(log: TheLog, access: CanRead, shown: Shown, stream: Stream, cursor: Cur
     return Answer({"events": documents, "next_cursor": next_cursor(found, limit)})
 
 
-@router.get("/{event_id}", **spec("read", EVENT, "unknown_event", reads=True))
+@router.get("/{event_id}", **spec("read", EVENT, "unknown_event", shape=ref("Event"), reads=True))
 def event(log: TheLog, access: CanRead, shown: Shown, stream: Stream, event_id: str) -> Answer:
     """Return one event by its id or its offset."""
     return Answer(event_document(log.event(stream, event_of(event_id)), shown))

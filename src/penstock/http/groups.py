@@ -12,6 +12,7 @@ from penstock.core.retry import Retry
 from penstock.http.answers import Answer, group_document
 from penstock.http.bodies import Body, Flag, Number, StrictRoute, Whole
 from penstock.http.given import CanAdmin, CanRead, Group, Stream, TheLog, position_of
+from penstock.http.shapes import an_object, many, ref
 from penstock.http.spec import spec
 
 router = APIRouter(prefix="/v1/streams/{stream}/groups", tags=["groups"], route_class=StrictRoute)
@@ -82,13 +83,18 @@ class NewGroup(Binding):
         return found | {"start": position_of(self.start, "start")}
 
 
-@router.get("", **spec("read", {"groups": [GROUP]}, reads=True))
+@router.get("", **spec("read", {"groups": [GROUP]}, shape=an_object(groups=many("Group")), reads=True))
 def groups(log: TheLog, access: CanRead, stream: Stream) -> Answer:
     """List the groups of a stream with their policy."""
     return Answer({"groups": [group_document(one) for one in log.groups(stream)]})
 
 
-@router.post("", **spec("admin", GROUP, "group_exists", "invalid_pattern", "naive_datetime", "pruned", status=201))
+@router.post(
+    "",
+    **spec(
+        "admin", GROUP, "group_exists", "invalid_pattern", "naive_datetime", "pruned", shape=ref("Group"), status=201
+    ),
+)
 def create(log: TheLog, access: CanAdmin, stream: Stream, body: NewGroup) -> Answer:
     """Create a group. The same request again changes nothing; other settings are refused."""
     return Answer(group_document(log.create_group(stream, body.group, **body.settings())), status_code=201)

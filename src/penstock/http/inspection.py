@@ -1,17 +1,15 @@
-"""Look at streams, deliveries, state, stats and runs; nothing is changed."""
+"""Look at streams, deliveries, state and stats; nothing is changed."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from datetime import datetime
+from dataclasses import asdict, replace
 from typing import Any
 
 from fastapi import APIRouter
 
 from penstock.core.access import PAYLOAD, READ
-from penstock.core.job import name_of
 from penstock.http.answers import Answer, delivery_document
-from penstock.http.bodies import StrictRoute
+from penstock.http.bodies import Moment, StrictRoute
 from penstock.http.events import EVENT
 from penstock.http.given import (
     CanRead,
@@ -24,8 +22,8 @@ from penstock.http.given import (
     event_of,
     next_cursor,
     require,
-    require_everywhere,
 )
+from penstock.http.shapes import an_object, many, page, ref
 from penstock.http.spec import spec
 from penstock.log.stats import GroupStats
 
@@ -51,7 +49,14 @@ _GROUP = {
     "oldest_seconds": 1.5,
     "paused": False,
 }
-_RUN = {"id": 7, "name": "shop", "engine": "local", "groups": ["fraud"], "state": "running", "wanted": "run"}
+_JOB_TYPE = {
+    "type": "email:send",
+    "queue": "default",
+    "pending": 3,
+    "claimed": 1,
+    "completed_total": 1200,
+    "exhausted_total": 2,
+}
 
 
 @router.get("/streams", **spec("read", {"streams": ["orders"]}, reads=True))
@@ -64,30 +69,42 @@ def streams(log: TheLog, access: CanRead) -> Answer:
     "/stats",
     **spec(
         "read",
-        {"horizon": 45, "streams": [{"stream": "orders", "events": 45}], "groups": [_GROUP]},
+        {"horizon": 45, "streams": [{"stream": "orders", "events": 45}], "groups": [_GROUP], "job_types": [_JOB_TYPE]},
         "unknown_group",
+        shape=an_object(
+            horizon={"type": "integer"},
+            streams=many("StreamStats"),
+            groups=many("GroupStats"),
+            job_types=many("JobTypeStats"),
+        ),
         reads=True,
     ),
 )
 def stats(log: TheLog, access: CanRead) -> Answer:
     """Return counts per state, lag and age of all groups of the streams that the token may read."""
     found = log.stats()
-    groups = [_group(one) for one in found.groups if access.may(READ, one.stream)]
+    seen = replace(found, groups=tuple(one for one in found.groups if access.may(READ, one.stream)))
     counted = [asdict(one) for one in found.streams if access.may(READ, one.stream)]
-    return Answer({"horizon": found.horizon, "streams": counted, "groups": groups})
+    groups, types = [_group(one) for one in seen.groups], [asdict(one) for one in seen.job_types]
+    return Answer({"horizon": found.horizon, "streams": counted, "groups": groups, "job_types": types})
 
 
 def _group(one: GroupStats) -> dict[str, Any]:
-    """Return the stats of a group; finished jobs are counted in the words of jobs, too."""
-    found = asdict(one)
-    if name_of(one.stream) is not None:
-        found |= {"completed_total": one.published, "exhausted_total": one.dead}
-    return found
+    """Return the stats of a group; only those of jobs have totals."""
+    totals = ("completed_total", "exhausted_total")
+    return {name: value for name, value in asdict(one).items() if value is not None or name not in totals}
 
 
 @router.get(
     "/streams/{stream}/groups/{group}/deliveries",
-    **spec("read", {"deliveries": [_DELIVERY], "next_cursor": "42"}, "unknown_group", "naive_datetime", reads=True),
+    **spec(
+        "read",
+        {"deliveries": [_DELIVERY], "next_cursor": "42"},
+        "unknown_group",
+        "naive_datetime",
+        shape=page("deliveries", "Delivery"),
+        reads=True,
+    ),
 )
 def deliveries(
     log: TheLog,
@@ -98,8 +115,8 @@ def deliveries(
     state: str | None = None,
     type: str | None = None,
     error: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
     cursor: Cursor = 0,
     limit: Limit = 100,
 ) -> Answer:
@@ -112,22 +129,20 @@ def deliveries(
 
 @router.get(
     "/streams/{stream}/groups/{group}/deliveries/{event_id}",
-    **spec("read", _DELIVERY | {"history": [_LINE]}, "unknown_group", "unknown_event", reads=True),
+    **spec(
+        "read", _DELIVERY | {"history": [_LINE]}, "unknown_group", "unknown_event", shape=ref("Delivery"), reads=True
+    ),
 )
 def delivery(log: TheLog, access: CanRead, shown: Shown, stream: Stream, group: Group, event_id: str) -> Answer:
     """Return one delivery with its history; the event by its id or its offset."""
     return Answer(delivery_document(log.delivery(stream, group, event_of(event_id)), shown, history=True))
 
 
-@router.get("/state/{stream}/{group}/{key:path}", **spec("read", {"state": {"seen": 3}}, "unknown_group", reads=True))
+@router.get(
+    "/state/{stream}/{group}/{key:path}",
+    **spec("read", {"state": {"seen": 3}}, "unknown_group", shape=an_object(state={"type": "object"}), reads=True),
+)
 def state(log: TheLog, access: CanRead, stream: Stream, group: Group, key: str) -> Answer:
     """Return the state of one key. Its values are bodies: this needs the scope `payload`, too."""
     require(access, PAYLOAD, stream)
     return Answer({"state": log.state(stream, group, key)})
-
-
-@router.get("/runs", **spec("read", {"runs": [_RUN]}, reads=True))
-def runs(log: TheLog, access: CanRead, all: bool = False) -> Answer:
-    """List the runs of engines; with `all` those that have ended, too. A token for some streams does not see them."""
-    require_everywhere(access, READ)
-    return Answer({"runs": [asdict(one) for one in log.runs(all=all)]})

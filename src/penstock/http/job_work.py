@@ -19,6 +19,7 @@ from penstock.http.given import CanWork, Carried, IdempotencyKey, TheLog, ThePol
 from penstock.http.jobs import JOB, require_job
 from penstock.http.leases import nothing, token_of
 from penstock.http.outcomes import Failed, error_of
+from penstock.http.shapes import an_object, either, many, ref
 from penstock.http.spec import spec
 from penstock.log.log import Log
 
@@ -84,6 +85,7 @@ class Fail(OfWorker):
         JOB | {"status": "CLAIMED", "worker": "w-1", "token": 1048577},
         "lease_lost",
         "key_reused",
+        shape=either(ref("ClaimedJob"), an_object(jobs=many("ClaimedJob"))),
         or_empty="No job is due.",
     ),
 )
@@ -115,10 +117,10 @@ async def claim(
             found = log.claim_jobs_once(access.name, key, *what, limit=limit)
         if found:
             return [job_document(one, carried, claimed=True) for one in found]
-        claims = log.job_claims
-        return claims.idle(claims.streams(asked.types, asked.queue)) or Idle(None, seconds=_AGAIN_SECONDS)
+        return log.job_claims.idle(asked.types, asked.queue) or Idle(None, seconds=_AGAIN_SECONDS)
 
-    claimed = await polls.claimed(request, max(asked.wait, wait), attempt)
+    line = (asked.queue, None if asked.types is None else frozenset(asked.types))
+    claimed = await polls.claimed(request, max(asked.wait, wait), attempt, line)
     if isinstance(claimed, Idle):
         return nothing(claimed)
     return Answer(claimed[0] if asked.limit is None else {"jobs": claimed})
@@ -130,7 +132,7 @@ def _require_types(log: Log, access: Access, asked: ClaimJob) -> None:
     if asked.types is None:
         require(access, WORK, f"{PREFIX}{check_queue(asked.queue)}:")
         return
-    for stream in log.job_claims.streams(asked.types, asked.queue):
+    for stream in log.job_claims.wanted(asked.types, asked.queue).possible():
         require(access, WORK, stream)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -12,7 +11,7 @@ from penstock.core.access import APPEND, OPERATE, READ, Access
 from penstock.core.event import event_id
 from penstock.core.job import QUEUE, Job, check_job_name
 from penstock.http.answers import Answer, job_document
-from penstock.http.bodies import Body, Number, StrictRoute, Whole, payload_of
+from penstock.http.bodies import Body, Moment, Number, StrictRoute, Whole, payload_of
 from penstock.http.events import ID
 from penstock.http.given import (
     CanAppend,
@@ -28,6 +27,7 @@ from penstock.http.given import (
     next_cursor,
     require,
 )
+from penstock.http.shapes import page, ref
 from penstock.http.spec import spec
 from penstock.log.jobs.look import FINISHED
 from penstock.log.log import Log
@@ -69,7 +69,7 @@ class NewJob(Body):
     queue: str = QUEUE
     priority: Whole = Field(0, description="0 to 9; 9 is claimed first.")
     max_attempts: Whole | None = None
-    available_at: datetime | None = None
+    available_at: Moment | None = None
     event_id: str | None = Field(None, description="A uuid or a ULID: the id of the job.")
     headers: dict[str, str] | None = None
 
@@ -100,7 +100,7 @@ class NewJobs(Body):
 _SUBMIT = ("missing_field", "invalid_payload", "invalid_job", "naive_datetime", "duplicate_mismatch", "commit_unknown")
 
 
-@router.post("", **spec("append", JOB, *_SUBMIT, "job_exists", status=201))
+@router.post("", **spec("append", JOB, *_SUBMIT, "job_exists", shape=ref("Job"), status=201))
 def submit(log: TheLog, access: CanAppend, shown: Shown, body: UniqueJob, key: IdempotencyKey = None) -> Answer:
     """Store a job for the workers of its type. An `Idempotency-Key` stands for an `event_id` that is not given."""
     fields = body.fields(access)
@@ -117,7 +117,7 @@ def submit_many(log: TheLog, access: CanAppend, body: NewJobs) -> Answer:
     return Answer({"ids": [str(one) for one in submitted.ids], "duplicates": submitted.duplicates}, 201)
 
 
-@router.get("", **spec("read", {"jobs": [JOB], "next_cursor": None}, reads=True))
+@router.get("", **spec("read", {"jobs": [JOB], "next_cursor": None}, shape=page("jobs", "Job"), reads=True))
 def jobs(
     log: TheLog,
     access: CanRead,
@@ -134,7 +134,7 @@ def jobs(
     return Answer({"jobs": documents, "next_cursor": next_cursor(found, limit)})
 
 
-@router.get("/{job_id}", **spec("read", JOB, "unknown_job", reads=True))
+@router.get("/{job_id}", **spec("read", JOB, "unknown_job", shape=ref("Job"), reads=True))
 async def job(
     request: Request, log: TheLog, polls: ThePolls, access: CanRead, shown: Shown, job_id: str, wait: Wait = 0
 ) -> Answer:
@@ -149,7 +149,7 @@ async def job(
     return Answer(job_document(found, shown))
 
 
-@router.post("/{job_id}/cancel", **spec("operate", JOB | {"status": "DEAD"}, "unknown_job"))
+@router.post("/{job_id}/cancel", **spec("operate", JOB | {"status": "DEAD"}, "unknown_job", shape=ref("Job")))
 def cancel(log: TheLog, access: CanOperate, shown: Shown, job_id: str) -> Answer:
     """Cancel a job: a waiting one at once, a running one with its next heartbeat."""
     require_job(log, access, OPERATE, job_id)

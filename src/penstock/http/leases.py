@@ -27,6 +27,7 @@ from penstock.http.given import (
     require,
 )
 from penstock.http.outcomes import Settle
+from penstock.http.shapes import ref
 from penstock.http.spec import spec
 from penstock.log.lease import Lease
 from penstock.log.log import Log
@@ -82,10 +83,11 @@ class Beating(Body):
 class Heartbeats(Body):
     """The leases, of jobs and of events, that are still worked on."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"leases": [{"id": 1, "token": 1048577}]}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"leases": [{"id": 1, "token": 1048577}], "run": 7}]})
 
     leases: Annotated[list[Beating], Field(max_length=10_000)]
     seconds: Number = 30.0
+    run: Annotated[Whole, Field(ge=0, lt=2**63)] | None = Field(None, description="From `POST /v1/runs`.")
 
 
 def token_of(sent: int | str) -> int:
@@ -114,7 +116,7 @@ def nothing(idle: Idle) -> Response:
 
 @router.post(
     "/streams/{stream}/groups/{group}/claim",
-    **spec("work", LEASE, "unknown_group", "lease_lost", "key_reused", or_empty="Nothing is due."),
+    **spec("work", LEASE, "unknown_group", "lease_lost", "key_reused", shape=ref("Lease"), or_empty="Nothing is due."),
 )
 async def claim(
     request: Request,
@@ -146,7 +148,7 @@ async def claim(
             found = log.claim_once(access.name, key, stream, group, **options)
         return found if isinstance(found, Idle) else Answer(lease_document(found, carried))
 
-    answer = await polls.claimed(request, max(asked.wait, wait), attempt)
+    answer = await polls.claimed(request, max(asked.wait, wait), attempt, (stream, group))
     return nothing(answer) if isinstance(answer, Idle) else answer
 
 
@@ -156,7 +158,8 @@ async def claim(
         "work",
         _SETTLED,
         *("lease_lost", "settle_mismatch", "not_in_lease", "keep_needs_no_keys", "state_needs_key", "state_conflict"),
-        *("unattributed_effect", "missing_field", "invalid_payload", "commit_unknown"),
+        *("unattributed_effect", "missing_field", "invalid_payload", "reserved_stream", "commit_unknown"),
+        shape=ref("Settled"),
     ),
 )
 def settle(log: TheLog, access: CanWork, carried: Carried, lease_id: LeaseId, body: Settle) -> Answer:
@@ -175,18 +178,24 @@ def extend(log: TheLog, access: CanWork, lease_id: LeaseId, body: Extend) -> Ans
     return Answer({"expires_at": held(log, access, lease_id, body.token).extend(body.seconds)})
 
 
-@router.post("/leases/{lease_id}/release", **spec("work", _SETTLED | {"published": 0, "released": 1}, "lease_lost"))
+@router.post(
+    "/leases/{lease_id}/release",
+    **spec("work", _SETTLED | {"published": 0, "released": 1}, "lease_lost", shape=ref("Settled")),
+)
 def release(log: TheLog, access: CanWork, carried: Carried, lease_id: LeaseId, body: Held) -> Answer:
     """Give everything back, due at once and without counting a failure."""
     return Answer(settled_document(held(log, access, lease_id, body.token).release(), carried))
 
 
-@router.post("/heartbeats", **spec("work", {"leases": [{"id": 1, "outcome": "extended"}], "wanted": "run"}))
+@router.post(
+    "/heartbeats", **spec("work", {"leases": [{"id": 1, "outcome": "extended"}], "wanted": "run"}, "unknown_run")
+)
 def heartbeats(log: TheLog, access: CanWork, body: Heartbeats) -> Answer:
     """Keep many leases at once, of jobs and of events.
 
-    Each is `extended`, `lost`, to be cancelled (`cancel`), or being settled at this moment (`settling`). `wanted` says
-    what the worker should do: `run`, `quiet` (finish, claim nothing new) or `stop`.
+    Each is `extended`, `lost`, being settled at this moment (`settling`), or, with the offsets of what should end in
+    it, `cancel`. `wanted` says what the worker should do: `run`, `quiet` (finish, claim nothing new) or `stop`; it
+    hears of that with its `run`.
     """
     tokens = [token_of(one.token) for one in body.leases]
     ids = [Lease.id_in(token) if one.id is None else one.id for one, token in zip(body.leases, tokens, strict=True)]
@@ -197,11 +206,15 @@ def heartbeats(log: TheLog, access: CanWork, body: Heartbeats) -> Answer:
                 held(log, access, one, token)
             except LeaseLost:
                 continue
+    wanted = None if body.run is None else log.beat_run(body.run, token=access.name)
     beat = log.heartbeats(given, body.seconds)
 
-    def outcome(one: int) -> str:
-        if one in beat.lost:
-            return "lost"
-        return "settling" if one in beat.settling else "cancel" if one in beat.cancel else "extended"
+    def outcome(one: int) -> dict[str, Any]:
+        if one in beat.cancel and one not in beat.lost | beat.settling:
+            return {"id": one, "outcome": "cancel", "offsets": sorted(beat.cancel[one])}
+        return {
+            "id": one,
+            "outcome": "lost" if one in beat.lost else "settling" if one in beat.settling else "extended",
+        }
 
-    return Answer({"leases": [{"id": one, "outcome": outcome(one)} for one in ids], "wanted": beat.wanted or "run"})
+    return Answer({"leases": [outcome(one) for one in ids], "wanted": wanted or beat.wanted or "run"})

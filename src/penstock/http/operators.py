@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -10,7 +9,7 @@ from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from penstock.http.answers import Answer, moved
-from penstock.http.bodies import Body, Flag, StrictRoute, Whole
+from penstock.http.bodies import Body, Flag, Moment, StrictRoute, Whole
 from penstock.http.given import CanOperate, Group, Stream, TheLog, position_of
 from penstock.http.spec import spec
 
@@ -27,8 +26,8 @@ class Replay(Body):
 
     event_ids: EventIds | None = None
     type: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     all: Flag = False
     dry_run: Flag = False
 
@@ -61,6 +60,14 @@ class Kill(Body):
     dry_run: Flag = False
 
 
+class Cancel(Kill):
+    """Which deliveries are to end, running or not, and why."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"event_ids": [_ID], "reason": "a loop"}]})
+
+    reason: str = "cancelled"
+
+
 class Reschedule(Body):
     """Which deliveries become due when."""
 
@@ -69,7 +76,7 @@ class Reschedule(Body):
     )
 
     event_ids: EventIds
-    available_at: datetime
+    available_at: Moment
     dry_run: Flag = False
 
 
@@ -116,6 +123,14 @@ def rewind(log: TheLog, access: CanOperate, stream: Stream, group: Group, body: 
 def kill(log: TheLog, access: CanOperate, stream: Stream, group: Group, body: Kill) -> Answer:
     """Give up deliveries that wait: PENDING → CLAIMED → DEAD."""
     return moved(log.kill(stream, group, by=access.name, **body.given()))
+
+
+@router.post(
+    "/cancel", **spec("operate", _MOVED | {"running": 1}, "unknown_group", "unknown_event", "illegal_transition")
+)
+def cancel(log: TheLog, access: CanOperate, stream: Stream, group: Group, body: Cancel) -> Answer:
+    """Give up what waits; the holders of what is claimed (`running`) are told with their next heartbeat."""
+    return moved(log.cancel(stream, group, by=access.name, **body.given()))
 
 
 @router.post("/reschedule", **spec("operate", _MOVED, *_NAMED, "naive_datetime"))

@@ -1,11 +1,16 @@
-"""Long polls: requests that wait until there is something to claim, all watched over by one look-out."""
+"""Long polls: requests that wait until there is something to claim, all watched over by one look-out.
+
+Those that wait for the same thing stand in line. Only the first is woken; when it has claimed something, or has gone,
+it wakes the next one, until one finds nothing. So what comes is given out in the order of their arrival, nothing is
+claimed for nobody, and a hundred polls that wait ask the database no more often than one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -21,7 +26,7 @@ T = TypeVar("T")
 WAIT_SECONDS: Final = 20.0  # at most: proxies give up on what is silent for longer
 _GONE_SECONDS: Final = 1.0  # between two looks whether the client is still there
 _AGAIN_SECONDS: Final = 1.0  # between two claims: what others fail or release is not seen by the look-out …
-_AGAIN_PER_SECOND: Final = 50  # … but so many claims a second are enough for all that wait
+_AGAIN_PER_SECOND: Final = 50  # … but so many claims a second are enough for all lines
 _LOOK_SECONDS: Final = (0.02, 0.25)  # between two looks at what no look-out sees: first and longest
 
 
@@ -46,6 +51,7 @@ class Polls:
         self._log = log
         self._lookout: LookOut | None = None
         self._waiting: set[_Rung] = set()
+        self._lines: dict[Hashable, list[_Rung]] = {}
         self._stopping = False
         self.open = 0  # requests that claim, or wait to claim again
 
@@ -61,8 +67,13 @@ class Polls:
         if self._lookout is not None:
             await run_in_threadpool(self._lookout.stop)
 
-    async def claimed(self, request: Request, seconds: float, claim: Callable[[], T | Idle]) -> T | Idle:
-        """Claim until something was found, the time is up, or the client has gone: nobody would work on it."""
+    async def claimed(
+        self, request: Request, seconds: float, claim: Callable[[], T | Idle], line: Hashable
+    ) -> T | Idle:
+        """Claim until something was found, the time is up, or the client has gone: nobody would work on it.
+
+        `line` names what is waited for: where one poll of a line finds nothing, the others would not either.
+        """
         until = time.monotonic() + min(seconds, WAIT_SECONDS)
         rung = _Rung()
         waiter = Waiter(woken=rung)
@@ -70,16 +81,38 @@ class Polls:
         try:
             while True:
                 found = await run_in_threadpool(claim)
-                if not isinstance(found, Idle) or not await self._woken(request, waiter, rung, found, until):
+                if not isinstance(found, Idle) or until <= time.monotonic():
+                    return found
+                standing = self._lines.setdefault(line, [])
+                if rung not in standing:
+                    standing.append(rung)
+                if not await self._woken(request, waiter, rung, found, until, standing):
                     return found
         finally:
             self.open -= 1
+            self._leave(line, rung)
 
-    async def _woken(self, request: Request, waiter: Waiter, rung: _Rung, idle: Idle, until: float) -> bool:
+    def _leave(self, line: Hashable, rung: _Rung) -> None:
+        """Leave a line; who is the first now looks for itself, and is watched for from then on."""
+        standing = self._lines.get(line, [])
+        if rung not in standing:
+            return
+        was_first = standing[0] is rung
+        standing.remove(rung)
+        if not standing:
+            del self._lines[line]
+        elif was_first:
+            standing[0].set()
+
+    async def _woken(
+        self, request: Request, waiter: Waiter, rung: _Rung, idle: Idle, until: float, standing: list[_Rung]
+    ) -> bool:
         """Wait until a claim may find something; False if it is not worth another one."""
         lookout = self._watching()
-        again = max(_AGAIN_SECONDS, len(self._waiting) / _AGAIN_PER_SECOND)
-        lookout.watch_for(waiter, replace(idle, seconds=again if idle.seconds is None else min(again, idle.seconds)))
+        if standing[0] is rung:
+            again = max(_AGAIN_SECONDS, len(self._lines) / _AGAIN_PER_SECOND)
+            seconds = again if idle.seconds is None else min(again, idle.seconds)
+            lookout.watch_for(waiter, replace(idle, seconds=seconds))
         self._waiting.add(rung)
         try:
             while (left := until - time.monotonic()) > 0 and not self._stopping:

@@ -15,6 +15,7 @@ from penstock.http.answers import Answer, job_document, schedule_document
 from penstock.http.bodies import Body, StrictRoute, Whole
 from penstock.http.given import CanAdmin, CanOperate, CanRead, Shown, TheLog, require
 from penstock.http.jobs import JOB
+from penstock.http.shapes import an_object, many, ref
 from penstock.http.spec import spec
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.log import Log
@@ -68,14 +69,17 @@ def _require_one(log: Log, access: Access, scope: str, name: str) -> Schedule:
     return found
 
 
-@router.get("", **spec("read", {"schedules": [SCHEDULE]}, reads=True))
+@router.get("", **spec("read", {"schedules": [SCHEDULE]}, shape=an_object(schedules=many("Schedule")), reads=True))
 def schedules(log: TheLog, access: CanRead, shown: Shown) -> Answer:
     """List the schedules."""
     found = [one for one in log.schedules() if access.may(READ, _stream(one))]
     return Answer({"schedules": [schedule_document(one, shown, _stream(one)) for one in found]})
 
 
-@router.post("", **spec("admin", SCHEDULE, "invalid_schedule", "invalid_job", "invalid_payload", status=201))
+@router.post(
+    "",
+    **spec("admin", SCHEDULE, "invalid_schedule", "invalid_job", "invalid_payload", shape=ref("Schedule"), status=201),
+)
 def schedule(log: TheLog, access: CanAdmin, shown: Shown, body: NewSchedule) -> Answer:
     """Create a schedule; the same name again changes it."""
     require(access, ADMIN, check_job_name(body.type, body.queue, body.priority).stream)
@@ -86,14 +90,16 @@ def schedule(log: TheLog, access: CanAdmin, shown: Shown, body: NewSchedule) -> 
     return Answer(schedule_document(made, shown, _stream(made)), status_code=201)
 
 
-@router.post("/{name}/run", **spec("operate", JOB, "unknown_schedule", status=201))
+@router.post("/{name}/run", **spec("operate", JOB, "unknown_schedule", shape=ref("Job"), status=201))
 def run(log: TheLog, access: CanOperate, shown: Shown, name: str) -> Answer:
     """Submit a run now; the next ones come as planned."""
     _require_one(log, access, OPERATE, name)
     return Answer(job_document(log.run_schedule(name, by=access.name), shown), status_code=201)
 
 
-@router.post("/{name}/suspend", **spec("operate", SCHEDULE | {"suspended": True}, "unknown_schedule"))
+@router.post(
+    "/{name}/suspend", **spec("operate", SCHEDULE | {"suspended": True}, "unknown_schedule", shape=ref("Schedule"))
+)
 def suspend(log: TheLog, access: CanOperate, shown: Shown, name: str) -> Answer:
     """Submit no runs until it is resumed."""
     _require_one(log, access, OPERATE, name)
@@ -101,7 +107,7 @@ def suspend(log: TheLog, access: CanOperate, shown: Shown, name: str) -> Answer:
     return Answer(schedule_document(changed, shown, _stream(changed)))
 
 
-@router.post("/{name}/resume", **spec("operate", SCHEDULE, "unknown_schedule"))
+@router.post("/{name}/resume", **spec("operate", SCHEDULE, "unknown_schedule", shape=ref("Schedule")))
 def resume(log: TheLog, access: CanOperate, shown: Shown, name: str) -> Answer:
     """Go on; what was missed while it was suspended is not made up for."""
     _require_one(log, access, OPERATE, name)

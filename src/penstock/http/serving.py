@@ -16,6 +16,8 @@ from penstock.http.polls import Polls
 from penstock.log.log import Log
 from penstock.log.tokens import ENVIRONMENT
 
+# With the database: who asks should hear that it is away before they give up, and others need the threads.
+PATIENCE_SECONDS: Final = 5.0
 _GRACE_SECONDS: Final = 10  # for the requests that are being answered when the service is stopped
 
 

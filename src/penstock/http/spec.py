@@ -10,6 +10,8 @@ from fastapi.openapi.utils import get_openapi
 
 from penstock.http.answers import Answer
 from penstock.http.problems import MEDIA_TYPE, document, errors_by_status
+from penstock.http.shapes import Schema, like
+from penstock.http.shapes import components as answers
 
 _EVERYWHERE: Final = (
     *("unauthorized", "forbidden", "invalid_input", "invalid_name", "missing_field", "too_large", "rate_limited"),
@@ -38,10 +40,22 @@ _examples: dict[str, Any] = {}  # of every problem that a route may answer with
 
 
 def spec(
-    scope: str | None, example: Any, *codes: str, status: int = 200, reads: bool = False, or_empty: str | None = None
+    scope: str | None,
+    example: Any,
+    *codes: str,
+    shape: Schema | None = None,
+    status: int = 200,
+    reads: bool = False,
+    or_empty: str | None = None,
 ) -> dict[str, Any]:
-    """Return the options of a route: `reads` if it has no body, `or_empty` says when it answers 204."""
-    content = {} if example is None else {"content": {"application/json": {"example": example}}}
+    """Return the options of a route: `reads` if it has no body, `or_empty` says when it answers 204.
+
+    `shape` is the schema of the answer; without it, the one that the example shows.
+    """
+    content = {}
+    if example is not None:
+        shown = {"schema": shape or like(example), "example": example}
+        content = {"content": {"application/json": shown}}
     responses: dict[int | str, dict[str, Any]] = {status: {"description": "Done.", **content}}
     if or_empty is not None:
         seconds = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
@@ -49,9 +63,9 @@ def spec(
     always = () if scope is None else (*_EVERYWHERE, *(() if reads else _OF_BODIES))
     for failed, errors in errors_by_status(tuple(dict.fromkeys((*always, *codes)))).items():
         _examples.update({error.code: {"summary": error.code, "value": document(error())} for error in errors})
-        shown = {error.code: {"$ref": f"#/components/examples/{error.code}"} for error in errors}
-        kind = {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": shown}
-        responses[failed] = {"description": ", ".join(f"`{one}`" for one in shown), "content": {MEDIA_TYPE: kind}}
+        named = {error.code: {"$ref": f"#/components/examples/{error.code}"} for error in errors}
+        kind = {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": named}
+        responses[failed] = {"description": ", ".join(f"`{one}`" for one in named), "content": {MEDIA_TYPE: kind}}
     extra = {"x-scope": scope, "security": [{"token": []}]} if scope is not None else {"security": []}
     return {
         "status_code": status,
@@ -69,7 +83,11 @@ def openapi(app: FastAPI) -> dict[str, Any]:
             title=app.title, version=app.version, description=inspect.cleandoc(_ABOUT), routes=app.routes
         )
         components = made.setdefault("components", {})
-        components.setdefault("schemas", {})["Problem"] = _PROBLEM
+        schemas = components.setdefault("schemas", {})
+        taken = schemas.keys() & answers().keys()
+        assert not taken, f"the body of a request has the name of an answer: {taken}"
+        schemas |= {"Problem": _PROBLEM, **answers()}
+        components["schemas"] = dict(sorted(schemas.items()))
         components["examples"] = dict(sorted(_examples.items()))
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         app.openapi_schema = made

@@ -1,4 +1,7 @@
-"""What the log needs somebody to do now and then, where only HTTP workers are: submit scheduled jobs, and reap."""
+"""What the log needs somebody to do now and then, where only HTTP workers are.
+
+Submit scheduled jobs, reap, and remove finished jobs.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from penstock.engine.outage import try_once
+from penstock.engine.retention import Retention
 from penstock.log.log import Log
 
 logger = logging.getLogger("penstock")
@@ -40,11 +44,13 @@ class Upkeep:
 
     def _run(self) -> None:
         next_reap = 0.0
+        retention = Retention(self._log, self._reap_seconds)
         while not self._stopping.wait(self._tick_seconds):
             self._try(self._log.tick_schedules, "schedules")
             if time.monotonic() >= next_reap:
                 self._try(self._log.reap, "reap")
                 next_reap = time.monotonic() + self._reap_seconds
+            self._try(retention.tick, "retention")
 
     def _try(self, do: Callable[[], Any], name: str) -> None:
         """Do one thing. What goes wrong is said once, and does not keep the other thing from being done."""

@@ -30,10 +30,12 @@ def encoded(payload: Any) -> Any:
 
 def event_fields(payload: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return an event as it is sent."""
-    found = given(**fields)
-    if isinstance(payload, dict) and payload.keys() == {"base64"}:  # would be taken for bytes
-        return {"content_type": codec.JSON, **found, "payload": encoded(codec.encode_json(payload))}
-    return {**found, "payload": encoded(payload)}
+    found = {name: value for name, value in fields.items() if value is not None}
+    if isinstance(payload, dict) and len(payload) == 1 and "base64" in payload:  # would be taken for bytes
+        found.setdefault("content_type", codec.JSON)
+        payload = codec.encode_json(payload)
+    found["payload"] = encoded(payload)
+    return found
 
 
 # --- append and read ----------------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ class _Verbs:
     replay = Verb(group_calls.replay)
     rewind = Verb(group_calls.rewind)
     kill = Verb(group_calls.kill)
+    cancel = Verb(group_calls.cancel)
     reschedule = Verb(group_calls.reschedule)
     skip = Verb(group_calls.skip)
     pause = Verb(group_calls.pause)

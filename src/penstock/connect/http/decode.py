@@ -17,6 +17,7 @@ from penstock.core.delivery import State
 from penstock.core.job import Job
 from penstock.core.lease import Settled
 from penstock.errors import CommitUnknown, PenstockError, StoreUnavailable, all_errors
+from penstock.log.cancel import Cancelled
 from penstock.log.deliveries import Attempt, DeliveryRecord
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.runs import RunInfo
@@ -112,6 +113,11 @@ def stats_of(document: Mapping[str, Any]) -> Stats:
 def moved_of(document: Mapping[str, Any]) -> Moved:
     """Return how many deliveries an action moved."""
     return made(Moved, document)
+
+
+def cancelled_of(document: Mapping[str, Any]) -> Cancelled:
+    """Return how many deliveries were cancelled."""
+    return made(Cancelled, document)
 
 
 def settled_of(document: Mapping[str, Any]) -> Settled:

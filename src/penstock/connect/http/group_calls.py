@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
@@ -11,6 +10,7 @@ from penstock.connect.http import decode
 from penstock.connect.http.call import Call, given, path_of
 from penstock.core.group import Position
 from penstock.core.retry import Retry
+from penstock.log.cancel import Cancelled
 from penstock.log.selection import Moved
 
 
@@ -36,7 +36,7 @@ def create_group(
     body = given(
         group=group,
         start=_position(start),
-        retry=None if retry is None else asdict(retry),
+        retry=None if retry is None else retry.storable().stored,
         lease_seconds=lease_seconds,
         ordering=ordering,
         keyed=keyed,
@@ -122,6 +122,14 @@ def kill(
 ) -> Call[Moved]:
     """Give up waiting deliveries; raises `InFlight` if one is being worked on."""
     return _move(stream, group, "kill", event_ids=_ids(event_ids), reason=reason, dry_run=dry_run)
+
+
+def cancel(
+    stream: str, group: str, *, event_ids: Iterable[Any], reason: str = "cancelled", dry_run: bool = False
+) -> Call[Cancelled]:
+    """Give up deliveries that wait; the holders of those that are claimed are told with their next heartbeat."""
+    body = given(event_ids=_ids(event_ids), reason=reason, dry_run=dry_run)
+    return Call("POST", path_of("streams", stream, "groups", group, "cancel"), decode.cancelled_of, body)
 
 
 def reschedule(

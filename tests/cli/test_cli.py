@@ -417,6 +417,26 @@ def test_kill(penstock: Command, log_url: str) -> None:
         assert (refused.code, refused.error) == (1, "illegal_transition")
 
 
+def test_cancel(penstock: Command, log_url: str) -> None:
+    ids = fill(log_url)
+    assert penstock("cancel", "orders", "fraud", "--id", ids[0], "--dry-run").json["count"] == 1
+    assert counts(penstock)["dead"] == 0
+    assert penstock("cancel", "orders", "fraud", "--id", ids[0], "--reason", "a loop", "--yes").json == {
+        "stream": "orders",
+        "group": "fraud",
+        "count": 1,
+        "dry_run": False,
+        "running": 0,
+    }
+    assert penstock("dead", "orders", "fraud").json["dead"][0]["error_code"] == "cancelled"
+    for mistake, error in (
+        (("fraud", "--id", ids[0], "--yes"), "illegal_transition"),
+        (("fraud", "--yes"), "missing_field"),
+    ):
+        assert penstock("cancel", "orders", *mistake).error == error
+    assert penstock("cancel", ids[0], "--dry-run").code == 2
+
+
 def test_reschedule(penstock: Command, log_url: str) -> None:
     ids = fill(log_url)
     assert penstock("reschedule", "orders", "fraud", "--id", ids[0], "--at", "+1h", "--dry-run").json["count"] == 1

@@ -138,27 +138,32 @@ def test_a_document_says_which_check_failed(tmp_path: Path) -> None:
     assert failed["what"] == "customers whose total in the state is not the sum of their orders"
 
 
-@pytest.mark.timeout(300)
-def test_what_it_advises_works(tmp_path: Path) -> None:
-    with penstock(tmp_path, "demo", *LOCAL) as running:
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The directory in which the story was told on the local engine, and its words."""
+    directory = tmp_path_factory.mktemp("story")
+    with penstock(directory, "demo", *LOCAL, environment={"COLUMNS": "180"}) as running:
         assert running.wait() == 0
-    first, *others = advice(running.out)
+    return directory, running.out
+
+
+@pytest.mark.timeout(300)
+def test_what_it_advises_works(story: tuple[Path, str]) -> None:
+    directory, words = story
+    first, *others = advice(words)
     assert " demo --engine local --url sqlite:///penstock-demo.db" in first
-    told = shell(tmp_path, f"{first.partition('#')[0]} --orders 200")
-    said_first = [shell(tmp_path, line) for line in others]
-    said = {line.split()[1]: shell(tmp_path, line) for line in advice(told)}
+    told = shell(directory, f"{first.partition('#')[0]} --orders 200")
+    said_first = [shell(directory, line) for line in others]
+    said = {line.split()[1]: shell(directory, line) for line in advice(told)}
     assert said.keys() == {"stats", "events", "show", "doctor"}
     assert "redriven" in said["show"], "an order that was dead"
     for text in (*said_first, *said.values()):
         assert text.strip() and "Nothing matches." not in text
 
 
-def test_a_command_in_the_story_is_followed_by_what_it_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_in_the_story_is_followed_by_what_it_prints(story: tuple[Path, str]) -> None:
     """The columns of `penstock dead`, and what `penstock redrive` says."""
-    monkeypatch.setenv("COLUMNS", "180")
-    with penstock(tmp_path, "demo", *LOCAL, "--url", f"sqlite:///{tmp_path / 'shop.db'}") as running:
-        assert running.wait() == 0
-    lines = running.out.splitlines()
+    lines = story[1].splitlines()
     place = lines.index("   $ penstock dead demo-orders screening")
     columns = ["offset", "type", "key", "state", "tries/failed", "when", "event id", "error"]
     assert re.split(r"\s{2,}", lines[place + 1].strip()) == columns

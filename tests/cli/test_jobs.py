@@ -127,8 +127,32 @@ def test_a_worker_refuses_what_it_cannot_do(cli: Command, shop: Path, tmp_path: 
     for arguments, code, words in (
         (("worker", shop, "--types", "unknown"), 1, "unknown_job"),
         (("worker", shop, "--concurrency", "0"), 2, "usage"),
-        (("run", shop), 2, "invalid_input"),
-        (("run", shop, "--engine", "local", "--processes", "2"), 2, "invalid_input"),
+        (("worker", shop, "--processes", "65"), 2, "usage"),
+        (("run", shop, "--processes", "2"), 2, "invalid_input"),
     ):
         with penstock(tmp_path, *arguments, "--json") as refused:
             assert refused.wait() == code and words in refused.out, (arguments, refused.out, refused.err)
+
+
+@pytest.mark.shows("J06", "J08")
+def test_how_long_jobs_stay_is_set_and_shown(cli: Command, log_url: str) -> None:
+    cli("submit", "email:send", "--payload", "{}")
+    changed = cli("job-type", "set", "email:send", "--keep-finished", "7d", "--keep-dead", "forever", "--json").json
+    assert changed == {"type": "email:send", "queue": "default", "keep_finished": 604_800, "keep_dead": None}
+    assert "dead ones 90m" in cli("job-type", "set", "email:send", "--keep-dead", "90m").out
+    with library.open(log_url) as log:
+        job = log.claim_job("w")
+        assert job is not None
+        log.complete_job(job.id, "w")
+    counts = {"type": "email:send", "queue": "default", "pending": 0, "claimed": 0}
+    totals = {"completed_total": 1, "exhausted_total": 0}
+    assert cli("job-type", "list", "--json").json == {
+        "job_types": [counts | totals | {"keep_finished": 604_800, "keep_dead": 5400}]
+    }
+    assert "email:send" in cli("job-type", "list").out
+    found = cli("stats", "--json").json
+    assert found["job_types"] == [counts | totals]
+    assert (found["groups"][0]["completed_total"], found["groups"][0]["exhausted_total"]) == (1, 0)
+    assert "completed" in cli("stats").out
+    for wrong in (["--keep-dead", "0"], ["--keep-finished", "soon"], ["--keep-finished", "-1"], []):
+        assert cli("job-type", "set", "email:send", *wrong).code == 2

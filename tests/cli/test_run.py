@@ -31,6 +31,10 @@ from tests.support.running import Gate, Running, penstock, watching
 ORDERS = 20
 LOCAL = ("--engine", "local")
 DRAIN = (*LOCAL, "--until-drained")
+# What a run prints and how it ends has to do with its processes, and not with its store: each of both once.
+on_one_and_two_processes = pytest.mark.parametrize(
+    ("log_url", "processes"), [("sqlite", 1), ("postgresql", 2)], indirect=["log_url"]
+)
 
 SHOP = """
 import os
@@ -145,8 +149,8 @@ def test_it_ends_with_one_line(shop: Shop) -> None:
     assert ended == "the run ended: stopped"
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_its_life_as_json_lines(shop: Shop, processes: str) -> None:
+@on_one_and_two_processes
+def test_its_life_as_json_lines(shop: Shop, processes: int) -> None:
     shop.append(None, "raise", "die")
     with shop.run(*DRAIN, "--log-format", "json", "--group", "fraud", "--processes", processes) as running:
         assert running.wait() == 0
@@ -161,6 +165,7 @@ def test_its_life_as_json_lines(shop: Shop, processes: str) -> None:
     assert (died["group"], died["count"]) == ("orders/fraud", 1)
 
 
+@pytest.mark.parametrize("log_url", ["sqlite"], indirect=True)
 def test_quiet_leaves_only_warnings(shop: Shop) -> None:
     shop.append(None, "raise")
     with shop.run(*DRAIN, "--quiet") as running:
@@ -366,7 +371,8 @@ def test_engines_and_processes_that_are_not_there(
     assert (refused.code, refused.error) == (code, error)
 
 
-def test_a_log_that_is_not_there(shop: Shop, tmp_path: Path) -> None:
+def test_a_log_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP.format(url=None))
     url = f"sqlite:///{tmp_path / 'no' / 'such' / 'directory.db'}"
     with penstock(tmp_path, "run", "shop.py", *DRAIN, "--url", url, "--json") as running:
         assert running.wait() == 1
@@ -386,8 +392,16 @@ def start_and_wait(shop: Shop, *arguments: object, at_gate: int = 1, **more: obj
 
 
 @pytest.mark.shows("K17")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("log_url", "processes", "number"),
+    [
+        ("sqlite", 1, signal.SIGTERM),
+        ("sqlite", 2, signal.SIGINT),
+        ("postgresql", 1, signal.SIGINT),
+        ("postgresql", 2, signal.SIGTERM),
+    ],
+    indirect=["log_url"],
+)
 def test_a_signal_stops_gracefully(shop: Shop, processes: int, number: signal.Signals) -> None:
     shop.log_everything()
     with start_and_wait(shop, "--processes", processes, at_gate=processes) as running:
@@ -407,7 +421,7 @@ def test_a_signal_stops_gracefully(shop: Shop, processes: int, number: signal.Si
         assert lease is not None
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@on_one_and_two_processes
 def test_a_second_signal_exits_at_once(shop: Shop, processes: int) -> None:
     with start_and_wait(shop, "--processes", processes, at_gate=processes) as running:
         everybody = {pid for pair in shop.waiting() for pid in pair} - {running.pid}
@@ -456,7 +470,7 @@ def read_until(descriptor: int, *words: bytes) -> bytes:
 # --- what is shown meanwhile -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@on_one_and_two_processes
 def test_a_summary_lives_on_a_terminal(shop: Shop, processes: int) -> None:
     ours, theirs = pty.openpty()
     try:
@@ -512,7 +526,7 @@ def test_a_summary_that_cannot_ask_the_store_ends_nothing(
     assert asked
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@on_one_and_two_processes
 def test_warnings_are_plain_lines(shop: Shop, processes: int) -> None:
     shop.append("unavailable")
     with shop.run(*DRAIN, "--quiet", "--processes", processes) as running:
@@ -525,7 +539,7 @@ def test_warnings_are_plain_lines(shop: Shop, processes: int) -> None:
         )
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@on_one_and_two_processes
 def test_an_app_that_configures_logging_gets_its_warnings_once(shop: Shop, processes: int) -> None:
     file = shop.directory / "shop.py"
     file.write_text(f"import logging\nlogging.basicConfig(format='seen %(message)s')\n{file.read_text()}")
@@ -538,7 +552,7 @@ def test_an_app_that_configures_logging_gets_its_warnings_once(shop: Shop, proce
 
 
 @pytest.mark.shows("O01", "J17")
-@pytest.mark.parametrize("processes", [1, 2])
+@on_one_and_two_processes
 def test_a_run_is_listed_and_stopped_from_afar(shop: Shop, command: Command, processes: int) -> None:
     """`penstock stop` ends a run as Ctrl-C does: what was claimed is finished, nothing counts as a failure."""
     shop.append(*[None] * ORDERS)

@@ -23,6 +23,7 @@ FAMILIES = (
     "run",
     "runs",
     "jobs",
+    "job_types",
     "schedules",
     "serve",
     "operate",

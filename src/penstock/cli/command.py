@@ -66,6 +66,13 @@ schedule = typer.Typer(
     rich_markup_mode=None,
 )
 root.add_typer(schedule, rich_help_panel=OPERATE, epilog="Example: penstock schedule run nightly")
+job_type = typer.Typer(
+    name="job-type",
+    cls=help.Group,
+    help="How long jobs of a type stay, and how many there were.",
+    rich_markup_mode=None,
+)
+root.add_typer(job_type, rich_help_panel=OPERATE, epilog="Example: penstock job-type set email:send --keep-finished 7d")
 token = typer.Typer(
     name="token", cls=help.Group, help="Create, list or revoke tokens of the HTTP service.", rich_markup_mode=None
 )
@@ -75,6 +82,7 @@ root.add_typer(token, rich_help_panel=OPERATE, epilog="Example: penstock token c
 @root.callback(invoke_without_command=True)
 @group.callback(invoke_without_command=True)
 @schedule.callback(invoke_without_command=True)
+@job_type.callback(invoke_without_command=True)
 @token.callback(invoke_without_command=True)
 def start(
     ctx: typer.Context,

@@ -282,7 +282,7 @@ def _document(one: StoredGroup) -> dict[str, Any]:
         "lanes": one.lanes,
         "on_dead": one.on_dead,
         "lease_seconds": one.lease_seconds,
-        "retry": one.retry,
+        "retry": one.retry.stored,
         "types": wants.types,
         "headers": None if wants.headers is None else orjson.loads(wants.headers),
         "start": one.floor,

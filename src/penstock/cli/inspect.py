@@ -183,4 +183,5 @@ def stats(session: Session) -> None:
     """Counts per state, lag, age and rate of every group."""
     with session.open() as log:
         found = log.stats()
-    session.answer(asdict(found), lambda: records.stats_tables(found))
+    document = asdict(found) | {"job_types": [asdict(one) for one in found.job_types]}
+    session.answer(document, lambda: records.stats_tables(found))

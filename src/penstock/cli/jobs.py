@@ -10,13 +10,15 @@ import typer
 
 from penstock.cli import output
 from penstock.cli.append import read_payload
-from penstock.cli.arguments import After, By, Headers, Limit, parse_headers
+from penstock.cli.arguments import After, By, DryRun, Headers, Ids, Limit, Yes, parse_headers
 from penstock.cli.command import LOOK, OPERATE, WRITE, command, root
 from penstock.cli.completion import fixed
-from penstock.cli.failures import FAILED
+from penstock.cli.failures import FAILED, Usage
+from penstock.cli.operate import Reason, cancel_events
 from penstock.cli.session import Session
 from penstock.cli.times import TIME_HELP, parse_optional
 from penstock.core.job import QUEUE, check_job_name
+from penstock.core.limits import PROCESSES
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from penstock.core.job import Job
 
 JobType = Annotated[str, typer.Argument(metavar="TYPE", help="The type, such as email:send.", show_default=False)]
-JobId = Annotated[str, typer.Argument(metavar="ID", help="The id of the job.", show_default=False)]
 Queue = Annotated[str, typer.Option("--queue", help="The queue.")]
 
 
@@ -95,9 +96,28 @@ def jobs(
     session.answer({"jobs": [_document(one) for one in found]}, lambda: _table(found))
 
 
-@command(root, "cancel", panel=OPERATE, example="penstock cancel 0190f0e4-…")
-def cancel(session: Session, *, job_id: JobId, by: By = None) -> None:
-    """Cancel a job: a waiting one at once, a running one with its next heartbeat."""
+@command(root, "cancel", panel=OPERATE, example="penstock cancel orders fraud --id 42 --reason 'a loop' --yes")
+def cancel(
+    session: Session,
+    *,
+    job_id: Annotated[
+        str, typer.Argument(metavar="JOB|STREAM", help="The id of a job, or a stream.", show_default=False)
+    ],
+    group: Annotated[
+        str | None, typer.Argument(metavar="[GROUP]", help="The group, if events are named.", show_default=False)
+    ] = None,
+    ids: Ids = None,
+    reason: Reason = "cancelled",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    by: By = None,
+) -> None:
+    """Cancel a job, or deliveries of a group: what waits is DEAD at once, what runs is told with its next heartbeat."""
+    if group is not None:
+        cancel_events(session, job_id, group, ids, reason, dry_run=dry_run, yes=yes, by=by)
+        return
+    if ids or dry_run or reason != "cancelled":
+        raise Usage("--id, --reason and --dry-run belong to STREAM GROUP; a job is cancelled by its id alone.")
     with session.open() as log:
         job = log.cancel_job(job_id, by=by)
     what = {"CLAIMED": "is told with its next heartbeat", "DEAD": f"is DEAD ({job.reason or job.error_code})"}
@@ -120,6 +140,9 @@ def worker(
     until_drained: Annotated[
         bool, typer.Option("--until-drained", help="End when nothing is left to do.", show_default=False)
     ] = False,
+    processes: Annotated[
+        int, typer.Option("--processes", metavar="N", min=1, max=PROCESSES, help="Work in so many processes.")
+    ] = 1,
 ) -> None:
     """Do the jobs of an app until Ctrl-C or SIGTERM; a second one exits at once."""
     from penstock.cli.run import own_output, run_document, shown
@@ -133,7 +156,9 @@ def worker(
         declared.url = session.named_url or declared.url
         chosen = declared.chosen_jobs(types, concurrency)
         with shown(session, declared, chosen, "local"):
-            outcome = declared.work(types=types, concurrency=concurrency, until_drained=until_drained)
+            outcome = declared.work(
+                types=types, concurrency=concurrency, until_drained=until_drained, processes=processes
+            )
     if session.as_json:
         output.write_json(run_document(outcome))
     else:

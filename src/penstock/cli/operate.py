@@ -133,6 +133,28 @@ def kill(
     _answer(session, stream, group, count, "DEAD", dry_run=dry_run)
 
 
+def cancel_events(
+    session: Session,
+    stream: str,
+    group: str,
+    ids: Sequence[str] | None,
+    reason: str,
+    *,
+    dry_run: bool,
+    yes: bool,
+    by: str | None,
+) -> None:
+    """Cancel deliveries; `penstock cancel` cancels jobs, too."""
+    named = _named(ids)
+    session.refuse_unasked(yes or dry_run)
+    with session.open() as log:
+        chosen = _ids(log, stream, named)
+        session.confirm(yes or dry_run, lambda: f"Cancel {len(chosen):,} deliveries of {group} on {stream}?")
+        done = log.cancel(stream, group, event_ids=chosen, reason=reason, dry_run=dry_run, by=by)
+    what = f"cancelled ({done.running:,} of them run, and are told with the next heartbeat)" if done.running else "DEAD"
+    _answer(session, stream, group, done.count, what, dry_run=dry_run, running=done.running)
+
+
 @command(root, "reschedule", panel=OPERATE, example="penstock reschedule orders fraud --id 42 --at +1h")
 def reschedule(
     session: Session, *, stream: Stream, group: Group, at: At, ids: Ids = None, dry_run: DryRun = False, by: By = None

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from penstock.log.deliveries import DeliveryRecord
-    from penstock.log.stats import Stats
+    from penstock.log.stats import JobTypeStats, Stats
 
 NOTHING = "Nothing matches."
 
@@ -158,7 +158,26 @@ def stats_tables(found: Stats) -> RenderableType:
         for one in found.groups
     )
     columns = ("stream…", "group…", ">pending", ">claimed", ">published", ">dead", ">lag", ">oldest?", ">rate?", "")
-    return output.stacked(f"events: {counts} · horizon {found.horizon:,}", output.table(columns, rows))
+    tables = [output.table(columns, rows)]
+    if found.job_types:
+        tables.append(job_type_table(found.job_types))
+    return output.stacked(f"events: {counts} · horizon {found.horizon:,}", *tables)
+
+
+def job_type_table(types: Sequence[JobTypeStats]) -> RenderableType:
+    """Jobs by type."""
+    rows = (
+        (
+            output.cell(one.type),
+            output.cell(one.queue),
+            _count(one.pending, "yellow"),
+            _count(one.claimed, "cyan"),
+            _count(one.completed_total, "green"),
+            _count(one.exhausted_total, "bold red"),
+        )
+        for one in types
+    )
+    return output.table(("job type…", "queue…", ">pending", ">claimed", ">completed", ">exhausted"), rows)
 
 
 def _count(number: int, style: str) -> RenderableType:

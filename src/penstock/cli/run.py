@@ -132,7 +132,8 @@ def _run(
 
 def _served(app: App, groups: Sequence[str] | None) -> list[Served]:
     try:
-        return [*app.chosen(groups), *app.chosen_pipelines(groups), *app.chosen_queries(groups)]
+        jobs = [] if groups else app.jobs
+        return [*app.chosen(groups), *app.chosen_pipelines(groups), *app.chosen_queries(groups), *jobs]
     except UnknownGroup as error:
         wrong = next((one for one in groups or () if one not in app.groups), "")
         error.details[near.KEY] = near.question(wrong, app.groups)

@@ -39,14 +39,15 @@ def serve(
     """Serve the log over HTTP until Ctrl-C or SIGTERM. Tokens are those of `penstock token` and $PENSTOCK_TOKEN."""
     try:
         from penstock.http.app import service
-        from penstock.http.serving import Server, auth_for, listen
+        from penstock.http.serving import PATIENCE_SECONDS, Server, auth_for, listen
         from penstock.http.upkeep import Upkeep
     except ImportError as error:
         raise MissingDependency(f"pip install 'penstock[http]': {error}.") from error
 
-    with session.open(create=True) as log:
+    with session.open(create=True, patience_seconds=PATIENCE_SECONDS) as log:
         app = service(log, auth_for(log, host, no_auth=no_auth), requests_per_second=rate)
         with listen(host, port) as socket:
+            socket.listen()  # who reads the answer may connect at once
             where = f"http://{f'[{host}]' if ':' in host else host}:{socket.getsockname()[1]}"
             session.answer({"url": where}, lambda: f"serving {session.safe_url} at {where}")
             with Upkeep(log):

@@ -71,11 +71,11 @@ class Session:
         """The URL without its password."""
         return without_password(self.url)
 
-    def open(self, *, create: bool = False) -> Log:
+    def open(self, *, create: bool = False, patience_seconds: float | None = None) -> Log:
         """The log. Only commands that write something new may `create` it; the others want it to exist."""
         from penstock.log.open import open_existing, open_log
 
-        log = open_log(self.url) if create else open_existing(self.url)
+        log = open_log(self.url, patience_seconds=patience_seconds) if create else open_existing(self.url)
         self._closing.callback(log.close)
         return log
 

@@ -13,7 +13,20 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import appending, backlog, claiming, costs, crowds, engine, looking, peers, pipelines, pruning, spark
+from benchmarks import (
+    appending,
+    backlog,
+    claiming,
+    costs,
+    crowds,
+    engine,
+    jobs,
+    looking,
+    peers,
+    pipelines,
+    pruning,
+    spark,
+)
 from benchmarks.measuring import Figure, Line
 from tests.support.postgres_server import PostgresServer
 
@@ -29,6 +42,7 @@ SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
     "spark": spark.run,
     "pipelines": pipelines.run,
     "peers": peers.run,
+    "jobs": jobs.run,
 }
 HEADER = ("what", "median", "worst", "wanted", "reached", "detail of the median")
 PAGE = Path("docs/benchmarks.md")

@@ -6,13 +6,10 @@ with: asyncpg, uvloop, batches of 1,000. Both run as separate processes, Penstoc
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -20,10 +17,9 @@ import psycopg
 import penstock
 from benchmarks.claiming import orders
 from benchmarks.measuring import Figure
+from benchmarks.side_by_side import PGQUEUER, ask, noted, peer, running, settled, share, together
 from tests.support.postgres_server import PostgresServer
 
-PYTHON = Path(os.environ.get("PENSTOCK_PEERS", ".venv/peers")) / "bin" / "python"
-PEER = Path(__file__).with_name("pgqueuer_peer.py")
 EVENTS = 1_000_000
 PEERS_SHARE = 200_000  # of its million jobs: all of them would take minutes, turn by turn
 LOAD = 50_000
@@ -68,8 +64,7 @@ class Peers:
         return url
 
     def _peer(self, *arguments: object) -> str:
-        command = [str(PYTHON), str(PEER), *map(str, arguments)]
-        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        return ask(peer(PGQUEUER, *arguments))
 
     def _app(self, url: str, body: str, notes: Path) -> Path:
         self._number += 1
@@ -88,8 +83,8 @@ class Peers:
             if turn % 2:
                 found["outbox"] += self._ours(ours, outbox=True)
         figures = []
-        for name, share in (("p50", 0.5), ("p99", 0.99)):
-            own, outbox, peer = (1000 * _share(found[one], share) for one in ("own", "outbox", "peer"))
+        for name, part in (("p50", 0.5), ("p99", 0.99)):
+            own, outbox, peer = (1000 * share(found[one], part) for one in ("own", "outbox", "peer"))
             detail = f"{own:.2f} ms against {peer:.2f} ms"
             what = f"append to handler start, 10 events/s, idle, {name}, vs PGQueuer"
             figures.append(Figure(what, own / peer, 1.5, at_least=False, detail=detail))
@@ -100,22 +95,22 @@ class Peers:
         notes = self._directory / f"notes{self._number}"
         app = self._app(url, NOTING, notes)
         command = [sys.executable, "-m", "penstock.cli", "run", str(app), "--engine", "local"]
-        with _running(command), penstock.open(url) as log, psycopg.connect(url) as caller:
+        with running(command), penstock.open(url) as log, psycopg.connect(url) as caller:
             log.append("orders", {"at": time.time()}, type="t")
-            _noted(notes, 1)
+            noted(notes, 1, WARM)
             for _ in range(EACH - 1):
                 time.sleep(PAUSE)
                 log.append("orders", {"at": time.time()}, type="t", connection=caller if outbox else None)
                 caller.commit()
-            return _noted(notes, EACH)
+            return noted(notes, EACH, WARM)
 
     def _theirs(self, url: str) -> list[float]:
         notes = self._directory / f"peer{self._number}"
-        with _running([str(PYTHON), str(PEER), "work", url, str(notes)]):
+        with running(peer(PGQUEUER, "work", url, notes)):
             self._peer("produce", url, 1, PAUSE)
-            _noted(notes, 1)
+            noted(notes, 1, WARM)
             self._peer("produce", url, EACH - 1, PAUSE)
-            return _noted(notes, EACH)
+            return noted(notes, EACH, WARM)
 
     # --- how fast a backlog drains -------------------------------------------------------------------------------
 
@@ -135,43 +130,13 @@ class Peers:
                 log.append_many("orders", orders(LOAD))
             app = self._app(url, PARSING, self._directory / "none")
             command = [sys.executable, "-m", "penstock.cli", "run", str(app), "--engine", "local", "--until-drained"]
-            running = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(count)]
-            assert [one.wait() for one in running] == [0] * count
-        with psycopg.connect(url) as connection:
-            row = connection.execute(
-                "select sum(published), extract(epoch from max(ended_at) - min(claimed_at))::float8 "
-                "from penstock.leases where members > 0"
-            ).fetchone()
-        assert row is not None and row[0] == EVENTS, row
-        return EVENTS / float(row[1])
+            runs = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(count)]
+            assert [one.wait() for one in runs] == [0] * count
+        events, seconds = settled(url)
+        assert events == EVENTS
+        return EVENTS / seconds
 
     def _drain_theirs(self, count: int) -> float:
         url = self._database(peer=True)
         self._peer("load", url, EVENTS)
-        command = [str(PYTHON), str(PEER), "drain", url, str(PEERS_SHARE // count)]
-        running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
-        said = [one.communicate()[0].split() for one in running]
-        return PEERS_SHARE / (max(float(last) for _, last in said) - min(float(first) for first, _ in said))
-
-
-@contextmanager
-def _running(command: Sequence[str]) -> Iterator[None]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _noted(notes: Path, count: int) -> list[float]:
-    """Wait until so many were handled. The first of them are not counted: they find everything cold."""
-    deadline = time.monotonic() + 60
-    while len(lines := notes.read_text().split() if notes.exists() else []) < count:
-        assert time.monotonic() < deadline, f"{len(lines)} of {count} were handled"
-        time.sleep(0.02)
-    return [float(one) for one in lines][WARM:]
-
-
-def _share(values: Sequence[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+        return together(peer(PGQUEUER, "drain", url, PEERS_SHARE // count), count)

@@ -1,7 +1,9 @@
 """PGQueuer, as its documentation has it: asyncpg, uvloop, batches of 1,000. Runs in the peers' own environment.
 
-`install URL` · `load URL COUNT` · `drain URL MOST` · `produce URL COUNT PAUSE` · `work URL FILE` (until it
-is killed; notes how many seconds each job took from the call that stored it to the start of its handler).
+`install URL` · `load URL COUNT` · `drain URL MOST [nothing]` · `wait URL SECONDS BATCH PLACES` ·
+`produce URL COUNT PAUSE` · `work URL FILE` (until it is killed; notes how many seconds each job took from the call that
+stored it to the start of its handler). `drain` and `wait` print when their first job began, when their last one ended,
+and how many they did.
 """
 
 import asyncio
@@ -62,8 +64,8 @@ async def work(url: str, file: str) -> None:
     await queuer.run(dequeue_timeout=timedelta(seconds=30), batch_size=BATCH)
 
 
-async def drain(url: str, most: int) -> None:
-    """Handle so many of what there is; prints when the first began and the last had ended."""
+async def drain(url: str, most: int, parses: bool) -> None:
+    """Handle so many of what there is."""
     connection = await asyncpg.connect(url)
     queuer = PgQueuer(AsyncpgDriver(connection))
     done, first, last = 0, 0.0, 0.0
@@ -72,8 +74,8 @@ async def drain(url: str, most: int) -> None:
     async def handle(job: Job) -> None:
         nonlocal done, first, last
         first = first or time.time()
-        assert job.payload is not None
-        json.loads(job.payload)
+        if parses:
+            json.loads(job.payload or b"")
         done += 1
         if done == most:
             last = time.time()
@@ -81,7 +83,29 @@ async def drain(url: str, most: int) -> None:
 
     await queuer.run(dequeue_timeout=timedelta(seconds=30), batch_size=BATCH, mode=QueueExecutionMode.drain)
     assert done >= most, (done, most)
-    print(first, last)
+    print(first, last, most)
+
+
+async def wait(url: str, seconds: float, batch: int, places: int | None) -> None:
+    """Handle all there is, each by waiting."""
+    connection = await asyncpg.connect(url)
+    queuer = PgQueuer(AsyncpgDriver(connection))
+    done, first, last = 0, 0.0, 0.0
+
+    @queuer.entrypoint(ENTRYPOINT)
+    async def handle(job: Job) -> None:
+        nonlocal done, first, last
+        first = first or time.time()
+        await asyncio.sleep(seconds)
+        done, last = done + 1, time.time()
+
+    await queuer.run(
+        dequeue_timeout=timedelta(seconds=30),
+        batch_size=batch,
+        max_concurrent_tasks=places,
+        mode=QueueExecutionMode.drain,
+    )
+    print(first, last, done)
 
 
 def main(verb: str, url: str, *rest: str) -> None:
@@ -89,7 +113,8 @@ def main(verb: str, url: str, *rest: str) -> None:
         "install": lambda: install(url),
         "load": lambda: load(url, int(rest[0])),
         "produce": lambda: produce(url, int(rest[0]), float(rest[1])),
-        "drain": lambda: drain(url, int(rest[0])),
+        "drain": lambda: drain(url, int(rest[0]), rest[1:] != ("nothing",)),
+        "wait": lambda: wait(url, float(rest[0]), int(rest[1]), int(rest[2]) or None),
         "work": lambda: work(url, rest[0]),
     }
     uvloop.run(todo[verb]())

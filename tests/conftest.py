@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import skips
+from tests.support import class_archive, skips
 from tests.support.logs import (  # noqa: F401  # fixtures of every test
     clock,
     clocked,
@@ -20,10 +20,9 @@ from tests.support.logs import (  # noqa: F401  # fixtures of every test
     postgres_log_url,
     template,
 )
-from tests.support.notes import notes  # noqa: F401  # a fixture
 from tests.support.pgbouncer import NotInstalled, PgBouncer
 from tests.support.postgres_server import PostgresServer, available_servers
-from tests.support.spark_cluster import SHORT_LIVED, spark_cluster  # noqa: F401  # a fixture
+from tests.support.spark_cluster import spark_cluster  # noqa: F401  # a fixture
 from tests.support.spark_session import spark  # noqa: F401  # a fixture
 
 HERE = Path(__file__).parent
@@ -41,6 +40,14 @@ def signals_as_found() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
     yield
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file for notes of handlers; they find it in $PENSTOCK_NOTES."""
+    path = tmp_path / "notes"
+    monkeypatch.setenv("PENSTOCK_NOTES", str(path))
+    return path
 
 
 @pytest.fixture(scope="session")
@@ -72,8 +79,8 @@ def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):  # of every JVM that a test starts
-        os.environ.setdefault(name, SHORT_LIVED)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", class_archive.SHORT_LIVED)  # the launcher has a class path of its own
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.jvm_options())
     config.pluginmanager.register(SkipGuard(config), "penstock-skip-guard")
 
 

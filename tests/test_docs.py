@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.doc_pages import DOCS, PAGES, ROOT, RUNS, SCRIPT, blocks, run_in_own_process, without_blocks
 
-KNOWN = (*RUNS, "python no-run", "sql", "sh", "text", "json")
+KNOWN = (*RUNS, "python no-run", "sql", "sh", "js", "text", "json")
 
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _IMAGE = re.compile(r"(?:src|srcset|href)=\"([^\"]+)\"")

@@ -96,6 +96,22 @@ def test_an_unlisted_skip_fails_a_strict_run(
     assert ("not listed in tests/skips.txt" in done.stdout) == bool(status)
 
 
+def test_handler_processes_do_not_load_pytest() -> None:
+    """Tests start hundreds of them, and each would take twice as long."""
+    names = (
+        "batch_handlers",
+        "chaos_app",
+        "dies_while_loading",
+        "jobs",
+        "odd_exceptions",
+        "odd_reports",
+        "slow_to_load",
+    )
+    modules = ", ".join(f"tests.support.children.{name}" for name in names)
+    code = f"import sys, {modules}; sys.exit('pytest' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
 def test_workers_take_whole_files_from_two_ends() -> None:
     files = ["tests/a/test_1.py", "tests/spark/test_2.py", "tests/a/test_3.py", "tests/examples/test_4.py"]
     assert {*two_ends.in_order(files)[:2]} == {files[1], files[3]}

@@ -118,7 +118,14 @@ def test_every_connection_has_the_required_settings(path: str) -> None:
 
 def test_both_stores_have_the_same_blocks() -> None:
     """Verbs call blocks by name; each store has its own ways to append, copy and read."""
-    own = {"horizon.announced", "horizon.replayed", "stage.copy", "claim.first", "claim.careful_lane"}
+    own = {
+        "horizon.announced",
+        "horizon.replayed",
+        "stage.copy",
+        "claim.first",
+        "jobs.claim_first",
+        "claim.careful_lane",
+    }
     own |= {"pipeline.make_staging", "pipeline.shrink_staging"}
     missing = blocks.load("postgres").keys() - blocks.load("sqlite").keys() - own
     assert not {name for name in missing if not name.startswith(("append.", "home.", "read.", "wake."))}

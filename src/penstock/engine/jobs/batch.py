@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from penstock.core.lease import Effects, Failure, Settled, Settlement
@@ -42,6 +42,16 @@ class Batch:
             self.left -= 1
             if self.waits_since is None:
                 self.waits_since = time.monotonic()
+
+    def end_all(self, places: Sequence[int]) -> None:
+        """Note that jobs have ended which have nothing more to say."""
+        if isinstance(places, range) and not any(marks := self._marks[places.start : places.stop]):
+            self._marks[places.start : places.stop] = bytes([_ENDED]) * len(marks)
+            self.left -= len(marks)
+            self.waits_since = self.waits_since or time.monotonic()
+        else:
+            for place in places:
+                self.end(place)
 
     def has_ended(self, place: int) -> bool:
         """Whether a job has ended."""

@@ -71,12 +71,20 @@ class Desk:
             batch, place = self.find(job)
             if batch is not None:
                 self.progress[batch.lease.events.offsets[place]] = progress
-        for job in said.ended:
-            batch, place = self.find(job)
-            self._moved.pop(job, None)
-            if batch is not None:
-                self._end(batch, place, job, said)
-            self.cancelled.discard(job)
+        for number, places in said.ended.items():
+            batch = self.batches.get(number)
+            if batch is not None and said.plain and not self._moved and not self.cancelled:
+                batch.end_all(places)
+            else:
+                for place in places:
+                    self._note_one((number, place), said)
+
+    def _note_one(self, job: JobKey, said: Outcomes) -> None:
+        batch, place = self.find(job)
+        self._moved.pop(job, None)
+        if batch is not None:
+            self._end(batch, place, job, said)
+        self.cancelled.discard(job)
 
     def _end(self, batch: Batch, place: int, job: JobKey, said: Outcomes) -> None:
         if job in said.results:

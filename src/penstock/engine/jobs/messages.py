@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.core.batch import Claimed
@@ -49,7 +50,7 @@ class Cancel:
 class Outcomes:
     """Jobs that have ended since the last report: all in `ended`, with more about some of them; and their progress."""
 
-    ended: list[tuple[int, int]] = field(default_factory=list)
+    ended: dict[int, Sequence[int]] = field(default_factory=dict)  # places, by batch
     failed: dict[tuple[int, int], Failure] = field(default_factory=dict)
     dead: dict[tuple[int, int], Failure] = field(default_factory=dict)
     unavailable: dict[tuple[int, int], Failure] = field(default_factory=dict)
@@ -60,6 +61,11 @@ class Outcomes:
 
     def __bool__(self) -> bool:
         return bool(self.ended or self.progress)
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing more to say than that the jobs have ended."""
+        return not (self.failed or self.dead or self.unavailable or self.results or self.effects)
 
 
 def number_of(batch: int, place: int) -> int:

@@ -9,17 +9,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.core import codec
-from penstock.core.batch import Event, Events
+from penstock.core.batch import Events
 from penstock.core.lease import Failure
 from penstock.core.signals import Permanent, Unavailable, failure_of, is_a
 from penstock.declare.job import JobType
 from penstock.engine.handlers.middleware import run, run_async
 from penstock.engine.handlers.runner import TimedOut, is_final
 from penstock.engine.isolation.marks import Marks
-from penstock.engine.jobs.context import JobContext, arguments
+from penstock.engine.jobs.context import JobContext, decoder
+from penstock.engine.jobs.fed import Fed
 from penstock.engine.jobs.messages import Outcomes, Recalled, number_of
 from penstock.errors import InvalidHandler
 
@@ -27,29 +28,22 @@ REPORT_SECONDS = 0.02  # between two reports while there is more to do
 _INVALID = "invalid_job"
 
 
-class Waiting(NamedTuple):
-    """A job that waits for a place."""
-
-    batch: int
-    place: int
-    event: Event
-    token: int
-
-
 class Places:
-    """A queue of jobs, and what is known of those that have begun. Its lock is never held while a job runs."""
+    """A queue of batches, and what is known of the jobs that have begun. Its lock is never held while a job runs."""
 
     def __init__(self, job: JobType, marks: Marks, send: Callable[[Any], None]) -> None:
         self._job = job
         self._middleware = job.around.middleware
+        self._decode = decoder(job)
         self._slots = marks.slots
         self._send = send
         self._lock = threading.Lock()
         self._filled = threading.Condition(self._lock)
-        self._queue: deque[Waiting] = deque()
-        self._running: dict[tuple[int, int], list[bool]] = {}  # whether each should end
+        self._queue: deque[Fed] = deque()  # batches with jobs that have not begun
+        self._fed: dict[int, Fed] = {}  # batches with jobs that were not reported, by number
         self._began = [0.0] * job.policy.concurrency  # by slot
-        self._unwanted: set[tuple[int, int]] = set()  # cancelled before they have begun
+        self._busy = [0.0] * job.policy.concurrency  # seconds of work, by slot …
+        self._counted = 0.0  # … and how many of them were reported
         self._outcomes = Outcomes()
         self._messages: list[Any] = []  # to be sent before the outcomes
         self._pending = threading.Event()
@@ -77,70 +71,95 @@ class Places:
 
     def feed(self, batch: int, events: Events, token: int) -> None:
         """Add the jobs of a batch to the queue."""
-        waiting = [Waiting(batch, place, event, token) for place, event in enumerate(events)]
+        fed = Fed(batch, events, token)
         with self._filled:
-            self._queue.extend(waiting)
-            self._filled.notify(len(waiting))
+            self._fed[batch] = fed
+            self._queue.append(fed)
+            self._filled.notify(len(events))
         self._wake_loop()
 
     def recall(self, batch: int) -> None:
         """Give back what has not begun of a batch; report what has ended first."""
         with self._lock:
-            self._queue = deque(one for one in self._queue if one.batch != batch)
-            running = frozenset(place for of, place in self._running if of == batch)
+            fed = self._fed.get(batch)
+            if fed is not None:
+                fed.give_back()
             self._set_aside()
-            self._messages.append(Recalled(batch, running))
+            self._messages.append(Recalled(batch, frozenset() if fed is None else fed.running()))
         self._pending.set()
 
     def cancel(self, batch: int, place: int) -> None:
-        """Tell a running job to end."""
+        """Tell a job to end; if it has not begun, it will not."""
         with self._lock:
-            flag = self._running.get((batch, place))
-            if flag is not None:
-                flag[0] = True
-            elif any((one.batch, one.place) == (batch, place) for one in self._queue):
-                self._unwanted.add((batch, place))
+            fed = self._fed.get(batch)
+        if fed is not None:
+            fed.unwanted.add(place)
         self._cancel_task((batch, place))
+
+    def _first(self) -> Fed | None:
+        """Return the first batch with a job that waits; the caller has the lock."""
+        while self._queue and not self._queue[0].waits:
+            self._queue.popleft()
+        return self._queue[0] if self._queue else None
 
     # --- in threads ----------------------------------------------------------------------------------------------
 
     def _work(self, slot: int) -> None:
         while True:
             with self._filled:
-                while not self._queue:
+                while (fed := self._first()) is None:
                     self._filled.wait()
-                one = self._queue.popleft()
-                flag = self._begin(one, slot)
-            context = self._context(one, flag)
+            self._do(fed, slot)
+
+    def _do(self, fed: Fed, slot: int) -> None:
+        """Do jobs of a batch while some of them wait; in one loop, because every call saved is saved per job."""
+        slots, busy, pending, clock = self._slots, self._busy, self._pending, time.perf_counter
+        bare = self._job.takes_payload and not self._job.wants_context and not self._middleware
+        function, decode, payloads, unwanted = self._job.function, self._decode, fed.events.payloads, fed.unwanted
+        number, ended = number_of(fed.number, 0), fed.ended
+        began = clock()
+        for place in fed.waiting:  # shared with the other threads
+            slots[slot] = number + place
+            context = None
             try:
-                result = self._call(one.event, context)
-                if inspect.isawaitable(result):
+                if bare and place not in unwanted:
+                    try:
+                        given = decode(payloads[place])
+                    except BaseException as error:
+                        raise _Invalid(error) from error
+                    result = function(given)
+                else:
+                    context = self._context(fed, place)
+                    result = self._call(context)
+                if result is not None and inspect.isawaitable(result):
                     raise InvalidHandler("The job's function returned a coroutine: declare it with `async def`.")
-                self._ended(one, slot, context, result, None)
             except BaseException as error:  # SystemExit, too, is an outcome of the job
-                self._ended(one, slot, context, None, error)
+                self._ended(fed, place, context, None, error)
+            else:
+                if result is not None or context is not None:
+                    self._ended(fed, place, context, result, None)
+                else:
+                    ended.append(place)
+            slots[slot] = 0
+            now = clock()
+            busy[slot] += now - began
+            began = now
+            if not pending.is_set():
+                pending.set()
 
-    def _begin(self, one: Waiting, slot: int) -> list[bool]:
-        flag = [(one.batch, one.place) in self._unwanted]
-        self._unwanted.discard((one.batch, one.place))
-        self._running[one.batch, one.place] = flag
-        self._slots[slot] = number_of(one.batch, one.place)
-        self._began[slot] = time.perf_counter()
-        return flag
-
-    def _context(self, one: Waiting, flag: list[bool]) -> JobContext:
+    def _context(self, fed: Fed, place: int) -> JobContext:
         def note(done: float | None, message: str | None) -> None:
             with self._lock:
-                self._outcomes.progress[one.batch, one.place] = (done, message)
+                self._outcomes.progress[fed.number, place] = (done, message)
             self._pending.set()
 
-        return JobContext(one.event, one.token, flag, note)
+        return JobContext(fed.events[place], fed.token, lambda: place in fed.unwanted, note)
 
-    def _call(self, event: Event, context: JobContext) -> Any:
+    def _call(self, context: JobContext) -> Any:
         if context.cancelled:
             raise Permanent("cancelled before it began")
         try:
-            given = arguments(self._job, event)
+            given = self._decode(context.job.payload)
         except BaseException as error:
             raise _Invalid(error) from error
         given_to_it = [given] if self._job.takes_payload else []
@@ -150,10 +169,13 @@ class Places:
         if not self._middleware:
             return inner()
         around = run_async if self._job.is_async else run
-        return around(self._middleware, inner, event, context)
+        return around(self._middleware, inner, context.job, context)
 
-    def _ended(self, one: Waiting, slot: int, context: JobContext, result: Any, error: BaseException | None) -> None:
-        job = (one.batch, one.place)
+    def _ended(
+        self, fed: Fed, place: int, context: JobContext | None, result: Any, error: BaseException | None
+    ) -> None:
+        """Note how a job ended, together with that it has: a report has both or neither."""
+        job = (fed.number, place)
         text = None
         if error is None and result is not None:
             try:
@@ -168,17 +190,13 @@ class Places:
             if failure is None or (invalid and self._job.policy.on_invalid == "complete"):
                 if text is not None:
                     outcomes.results[job] = text
-                if context.recorded is not None and failure is None:
+                if context is not None and context.recorded is not None and failure is None:
                     outcomes.effects[job] = context.recorded
             elif is_a(error, Unavailable):
                 outcomes.unavailable[job] = failure
             else:
                 (outcomes.dead if final else outcomes.failed)[job] = failure
-            outcomes.ended.append(job)
-            outcomes.seconds += time.perf_counter() - self._began[slot]
-            self._slots[slot] = 0
-            del self._running[job]
-        self._pending.set()
+            fed.ended.append(place)
 
     # --- in an event loop ----------------------------------------------------------------------------------------
 
@@ -191,33 +209,39 @@ class Places:
             self._arrived.clear()
             while free:
                 with self._lock:
-                    if not self._queue:
-                        break
-                    one = self._queue.popleft()
-                    slot = free.pop()
-                    flag = self._begin(one, slot)
-                task = asyncio.create_task(self._do_async(one, slot, flag))
-                self._tasks[one.batch, one.place] = task
-                task.add_done_callback(partial(self._freed, one, slot, free))
+                    fed = self._first()
+                if fed is None:
+                    break
+                if (place := next(fed.waiting, None)) is None:
+                    continue  # given back since
+                slot = free.pop()
+                self._slots[slot] = number_of(fed.number, place)
+                task = asyncio.create_task(self._do_async(fed, place, slot))
+                self._tasks[fed.number, place] = task
+                task.add_done_callback(partial(self._freed, (fed.number, place), slot, free))
             await self._arrived.wait()
 
-    def _freed(self, one: Waiting, slot: int, free: list[int], _: asyncio.Task[None]) -> None:
-        self._tasks.pop((one.batch, one.place), None)
+    def _freed(self, job: tuple[int, int], slot: int, free: list[int], _: asyncio.Task[None]) -> None:
+        self._tasks.pop(job, None)
         free.append(slot)
         assert self._arrived is not None
         self._arrived.set()
 
-    async def _do_async(self, one: Waiting, slot: int, flag: list[bool]) -> None:
-        context = self._context(one, flag)
+    async def _do_async(self, fed: Fed, place: int, slot: int) -> None:
+        began = time.perf_counter()
+        context = self._context(fed, place)
         seconds = self._job.policy.timeout_seconds
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                result = await self._call(one.event, context)
-            self._ended(one, slot, context, result, None)
+                result = await self._call(context)
+            self._ended(fed, place, context, result, None)
         except BaseException as error:
             late = is_a(error, TimeoutError) and limit.expired() and seconds is not None
-            self._ended(one, slot, context, None, TimedOut(seconds or 0) if late else error)
+            self._ended(fed, place, context, None, TimedOut(seconds or 0) if late else error)
+        self._slots[slot] = 0
+        self._busy[slot] += time.perf_counter() - began
+        self._pending.set()
 
     def _wake_loop(self) -> None:
         if self._loop is not None and self._arrived is not None:
@@ -234,19 +258,28 @@ class Places:
         """Send what has ended: at once if nothing waits, else now and then, however long the neighbours take."""
         while True:
             self._pending.wait()
-            self._pending.clear()
+            self._pending.clear()  # before looking, so that what ends from now on is looked for again
             with self._lock:
                 self._set_aside()
                 messages, self._messages = self._messages, []
-                busy = bool(self._queue)
+                busy = self._first() is not None
             for message in messages:
                 self._send(message)
             if busy:
                 time.sleep(REPORT_SECONDS)
 
     def _set_aside(self) -> None:
-        if self._outcomes:
-            self._messages.append(self._outcomes)
+        """Make a message of what has ended since the last one."""
+        outcomes = self._outcomes
+        for fed in [*self._fed.values()]:
+            if places := fed.news():
+                outcomes.ended[fed.number] = places
+            if fed.is_over:
+                del self._fed[fed.number]
+        if outcomes:
+            busy = sum(self._busy)
+            outcomes.seconds, self._counted = busy - self._counted, busy
+            self._messages.append(outcomes)
             self._outcomes = Outcomes()
 
 

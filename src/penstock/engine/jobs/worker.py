@@ -249,9 +249,10 @@ class JobWorker:
         while self._process is not None and (message := self._process.pump(0)) is not None:
             match message:
                 case Outcomes():
-                    self._pace.ran(len(message.ended), message.seconds)
-                    for job in message.ended:
-                        self._doomed.pop(job, None)
+                    self._pace.ran(sum(map(len, message.ended.values())), message.seconds)
+                    for number, place in [*self._doomed]:
+                        if place in message.ended.get(number, ()):
+                            del self._doomed[number, place]
                     self._desk.note(message)
                 case Recalled():
                     self._given_back(message)

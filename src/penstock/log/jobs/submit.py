@@ -121,24 +121,22 @@ def _answer(event: NewEvent, holder: uuid.UUID, known: bool, unique: Unique) -> 
 
 def submit_many(store: Store, jobs: Iterable[Mapping[str, Any]], defaults: Mapping[str, Any]) -> Submitted:
     """Store many jobs in one transaction: all of them or none."""
+    listed = jobs if isinstance(jobs, list) else list(jobs)
+    name = _only_name(listed, defaults)
+    if name is not None:
+        return _submit_alike(store, name, [{"payload": job["payload"], "type": name.type} for job in listed])
     by_stream: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-    for position, job in enumerate(jobs):
+    for position, job in enumerate(listed):
         try:
             name, fields = _item(job, defaults)
         except InvalidInput as error:
             raise type(error)(f"Job {position}: {error.message}") from error
         by_stream.setdefault(name.stream, []).append((position, fields))
-    for stream, items in by_stream.items():
-        _check_all(store, stream, [fields["payload"] for _, fields in items])
     if len(by_stream) == 1:
         ((stream, items),) = by_stream.items()
-        listed = [fields for _, fields in items]
-        ready, ours = new_events.many(stream, listed, job=True)
-        try:
-            stored = append.append_ready(store, ready, ours)
-        except InvalidInput:  # nothing was stored; checking one by one accepts bytes and names the bad job
-            stored = append.append_ready(store, *new_events.one_by_one(stream, listed, job=True))
-        return Submitted(stored.event_ids, stored.duplicates)
+        return _submit_alike(store, name_of(stream), [fields for _, fields in items])
+    for stream, items in by_stream.items():
+        _check_all(store, stream, [fields["payload"] for _, fields in items])
     placed: list[tuple[int, NewEvent]] = []
     ours = True
     for stream, items in by_stream.items():
@@ -147,6 +145,31 @@ def submit_many(store: Store, jobs: Iterable[Mapping[str, Any]], defaults: Mappi
         ours = ours and new
     ordered = [event for _, event in sorted(placed, key=lambda one: one[0])]
     stored = append.append_ready(store, ordered, ours)
+    return Submitted(stored.event_ids, stored.duplicates)
+
+
+def _only_name(jobs: list[Any], defaults: Mapping[str, Any]) -> JobName | None:
+    """Return what the jobs are called if they differ in nothing but the payload; None if each needs a look."""
+    try:
+        if not jobs or set().union(*jobs) - {"payload", "type"} or defaults.get("max_attempts") is not None:
+            return None
+        usual = defaults.get("type")
+        if any(job["payload"] is None for job in jobs) or len(types := {job.get("type", usual) for job in jobs}) > 1:
+            return None
+        return check_job_name(types.pop(), defaults.get("queue", QUEUE), defaults.get("priority", 0))
+    except (TypeError, KeyError, AttributeError, InvalidInput):
+        return None  # whoever looks at each says which is wrong
+
+
+def _submit_alike(store: Store, name: JobName | None, jobs: list[dict[str, Any]]) -> Submitted:
+    """Store jobs of one stream."""
+    assert name is not None
+    _check_all(store, name.stream, [fields["payload"] for fields in jobs])
+    ready, ours = new_events.many(name.stream, jobs, job=True)
+    try:
+        stored = append.append_ready(store, ready, ours)
+    except InvalidInput:  # nothing was stored; checking one by one accepts bytes and names the bad job
+        stored = append.append_ready(store, *new_events.one_by_one(name.stream, jobs, job=True))
     return Submitted(stored.event_ids, stored.duplicates)
 
 

@@ -13,12 +13,16 @@ from typing import Any
 
 _SIZES = struct.Struct("<QQ")
 _READ = 1 << 20
+_SMALL = 1 << 16  # a message up to this size is written and read in one piece, so that its reader wakes up once
 
 
 def frame(header: Any, body: Any = b"") -> list[memoryview]:
     """Encode a message as pieces, to be written in order."""
     packed = pickle.dumps(header, protocol=5)
-    pieces = [memoryview(_SIZES.pack(len(packed), len(body))), memoryview(packed)]
+    sizes = _SIZES.pack(len(packed), len(body))
+    if len(packed) + len(body) <= _SMALL:
+        return [memoryview(b"".join((sizes, packed, body)))]
+    pieces = [memoryview(sizes), memoryview(packed)]
     return [*pieces, memoryview(body).cast("B")] if len(body) else pieces
 
 
@@ -55,12 +59,15 @@ class Frames:
         return message
 
 
-def receive(connection: socket.socket) -> tuple[Any, bytearray] | None:
+def receive(connection: socket.socket) -> tuple[Any, bytearray | memoryview] | None:
     """Wait for one message; None when the other end has closed."""
     sizes = _exactly(connection, _SIZES.size)
     if sizes is None:
         return None
     header_size, body_size = _SIZES.unpack(sizes)
+    if header_size + body_size <= _SMALL:
+        both = _exactly(connection, header_size + body_size)
+        return None if both is None else (pickle.loads(memoryview(both)[:header_size]), memoryview(both)[header_size:])
     header = _exactly(connection, header_size)
     body = _exactly(connection, body_size)
     if header is None or body is None:

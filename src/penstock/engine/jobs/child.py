@@ -45,7 +45,7 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
         life.stop()
 
 
-def _take(places: Places, header: Any, body: bytearray) -> None:
+def _take(places: Places, header: Any, body: bytearray | memoryview) -> None:
     match header:
         case Feed():
             events = Events(unpack(header.kind, body), header.stream, header.claim)

@@ -190,19 +190,25 @@ class JobWorker:
         if found is None or isinstance(found, Idle):
             idle = found or Idle(None, seconds=_TICK_SECONDS)
             self.idle = None if self._desk.batches else idle
-            self._claim_again = False
-            self.wakes.watch_for(self._waiter, idle)
+            self._rest(idle)
             return
         self.idle = None
         self._waiter.found()
         for lease in found:
-            self.observers.emit(Claimed(self.job.name, lease.id, len(lease)))
             if _is_suspect(lease):
                 self._alone.append(lease)
             else:
                 self._feed(lease)
+            self.observers.emit(Claimed(self.job.name, lease.id, len(lease)))
         if shared:
             self._pace.saw(found[0].left)
+            if self._wanted.rest is not None:
+                self._rest(self._wanted.rest)
+
+    def _rest(self, idle: Idle) -> None:
+        """Claim nothing until there may be something."""
+        self._claim_again = False
+        self.wakes.watch_for(self._waiter, idle)
 
     def _feed_alone(self) -> None:
         """Run what may have killed its process alone, in a fresh one. Until that has started it keeps its lease."""
@@ -223,6 +229,7 @@ class JobWorker:
         number = self._desk.open(lease)
         kind, body = lease.events.pack(0, len(lease))
         self._process.send(Feed(number, kind, lease.stream, lease.events.claim, lease.token), body)
+        self._process.flush()  # the next claim can wait
         if lease.wanted is not None and self.follow is not None:
             self.follow(lease.wanted)
 

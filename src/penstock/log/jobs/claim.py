@@ -123,7 +123,14 @@ class JobClaims:
 
     def lease(self, wanted: Wanted, limit: int, worker: str, run: int | None) -> list[Lease] | Idle:
         """Claim up to `limit` jobs of one stream, the most urgent, as one lease."""
-        found = self._at_once(wanted, limit, worker, None, run) or self._one_lease(wanted, limit, worker, run)
+        small = min(limit, READ_WITH_CLAIM)
+        at_once = self._at_once(wanted, small if wanted.trickles else limit, worker, None, run)
+        found = at_once or self._one_lease(wanted, limit, worker, run)
+        wanted.trickles = isinstance(found, Idle) or found.members < small
+        # A plain range that ends early has all that its stream had, and no row waits there.
+        took_all = at_once is not None and wanted.trickles and len(wanted.streams) == 1
+        upto = wanted.searched_upto or 0
+        wanted.rest = Idle(None, horizon=upto, end=upto) if took_all else None
         if isinstance(found, Idle):
             return found
         return [Lease(self._store, found, found.events or self._store.read_lease(found))]
@@ -248,9 +255,8 @@ class JobClaims:
 def _idle(horizon: int | None, later: datetime | None, now: datetime) -> Idle:
     """Return what to say when nothing is due: how far the log was before the look, and when the next job will be."""
     upto = horizon or 0  # unknown
-    return Idle(
-        later, horizon=upto, end=upto, seconds=None if later is None else max(0.0, (later - now).total_seconds())
-    )
+    seconds = None if later is None else max(0.0, (later - now).total_seconds())
+    return Idle(later, horizon=upto, end=upto, seconds=seconds)
 
 
 def _sooner(idle: Idle, other: Idle) -> Idle:

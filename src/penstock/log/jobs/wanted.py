@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.core.event import check_name
+from penstock.core.lease import Idle
 from penstock.core.job import PRIORITIES, JobName, check_job_name, check_queue
 from penstock.errors import InvalidInput
 
@@ -25,6 +26,8 @@ class Wanted:
     streams: set[str] = field(default_factory=set)  # that had a job when the log was searched
     searched_upto: int | None = None
     simple: bool = False  # whether the last claim was one that a single statement can do
+    trickles: bool = False  # whether the last lease was a small one: the next will be, too, and so needs one statement
+    rest: Idle | None = None  # what a claim would say now, if the last lease is known to have left nothing
     _forget_at: float = 0.0
 
     def possible(self) -> list[str]:

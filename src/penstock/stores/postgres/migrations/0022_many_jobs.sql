@@ -375,7 +375,27 @@ returns table (stream text, fresh text[], searched bigint, later_at timestamptz,
                metadata text, partition_key text, ordering_key text, available_at bytea, created_at bytea)
 language plpgsql as $$
 #variable_conflict use_column
+declare
+  few  constant integer := 100;
+  last bigint;
 begin
+  -- Mostly one stream is known and no other has had a job since: then it is the most urgent one.
+  if cardinality(known) = 1 and since is not null then
+    perform penstock.settings();
+    select case when is_called then last_value else 0 end into last from penstock.events_offset_seq;
+    searched := least(last, (select min(penstock.unfolded(bound, last)) from penstock.announced() bound));
+    if since <= searched and current_setting('transaction_isolation') = 'read committed'
+       and (select count(*) <= few and coalesce(bool_and(n.stream = known[1]), true)
+              from (select e.stream from penstock.events e where e."offset" > since and e."offset" <= searched
+                     order by e."offset" limit few + 1) n) then
+      return query select case when c.id is not null then known[1] end, null::text[], searched, null::timestamptz,
+                          coalesce(at, clock_timestamp()), c.*
+                     from penstock.claim_first(known[1], 'workers', at, a_worker, seconds, most, secret, a_run) c;
+      if found then
+        return;
+      end if;
+    end if;
+  end if;
   select (array_agg(d.stream order by substr(d.stream, length(a_queue) + 7, 1) desc, d."offset")
             filter (where d."offset" is not null and not d.paused))[1],
          array_agg(d.stream) filter (where d.stream <> all(known)), max(d.horizon), min(d.later_at), max(d.looked_at)

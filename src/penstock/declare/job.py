@@ -116,6 +116,11 @@ class JobType:
         return [JobName(self.queue, priority, self.type).stream for priority in reversed(PRIORITIES)]
 
     @property
+    def one_by_one(self) -> bool:
+        """Whether its jobs run one after the other, in the main thread of their process."""
+        return not self.is_async and self.policy.concurrency == 1
+
+    @property
     def served(self) -> list[JobStream]:
         """The groups that its worker works for."""
         return [JobStream(stream) for stream in self.streams]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import sys
+from functools import partial
 from typing import Any
 
 from penstock.core.batch import Events
@@ -14,6 +16,7 @@ from penstock.engine.handlers.life import Life
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.child import Ready, belong_to, not_ready
 from penstock.engine.isolation.marks import Marks
+from penstock.engine.jobs.inbox import Inbox
 from penstock.engine.jobs.messages import Cancel, Feed, Recall
 from penstock.engine.jobs.places import Places
 
@@ -40,9 +43,21 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
             return
         wire.send(connection, Ready())
         gc.freeze()  # modules are never garbage: keep the collector from scanning them
-        while (message := wire.receive(connection)) is not None:
-            _take(places, *message)
+        take = partial(_take, places)
+        if job.one_by_one:
+            places.work_here(Inbox(connection, take, partial(_leave, life)))
+        else:
+            while (message := wire.receive(connection)) is not None:
+                take(*message)
         life.stop()
+
+
+def _leave(life: Life) -> None:
+    """End the process while a job runs in its main thread."""
+    life.stop()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _take(places: Places, header: Any, body: bytearray | memoryview) -> None:

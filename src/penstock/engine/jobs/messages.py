@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from penstock.core.batch import Claimed
 from penstock.core.lease import Failure
@@ -12,8 +13,7 @@ from penstock.engine.handlers.context import Recorded
 PLACE_BITS = 20  # of the number by which shared memory knows a job: its batch, and its place in it
 
 
-@dataclass(frozen=True, slots=True)
-class Feed:
+class Feed(NamedTuple):
     """Jobs to do, in the body of the message."""
 
     batch: int
@@ -23,23 +23,20 @@ class Feed:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(NamedTuple):
     """Give back what has not begun of a batch; the answer says what still runs."""
 
     batch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(NamedTuple):
     """The answer: everything else of the batch was reported before, or has not begun."""
 
     batch: int
     running: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(NamedTuple):
     """Somebody wants a job to end, or its lease is lost."""
 
     batch: int

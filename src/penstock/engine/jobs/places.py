@@ -21,6 +21,7 @@ from penstock.engine.handlers.runner import TimedOut, is_final
 from penstock.engine.isolation.marks import Marks
 from penstock.engine.jobs.context import JobContext, decoder
 from penstock.engine.jobs.fed import Fed
+from penstock.engine.jobs.inbox import Inbox
 from penstock.engine.jobs.messages import Outcomes, Recalled, number_of
 from penstock.errors import InvalidHandler
 
@@ -55,8 +56,10 @@ class Places:
     # --- for the process -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the places, in threads of their own."""
+        """Start the places, in threads of their own; if there is only one, `work_here` is called."""
         threading.Thread(target=self._report, daemon=True).start()
+        if self._job.one_by_one:
+            return
         if self._job.is_async:
             threading.Thread(target=lambda: asyncio.run(self._work_async()), daemon=True).start()
             return
@@ -103,6 +106,17 @@ class Places:
         return self._queue[0] if self._queue else None
 
     # --- in threads ----------------------------------------------------------------------------------------------
+
+    def work_here(self, inbox: Inbox) -> None:
+        """Do jobs in this thread, which also reads the inbox while there are none, until that is closed."""
+        while True:
+            with self._lock:
+                fed = self._first()
+            if fed is not None:
+                inbox.is_busy()
+                self._do(fed, 0)
+            elif not inbox.read():
+                return
 
     def _work(self, slot: int) -> None:
         while True:

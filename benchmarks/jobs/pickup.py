@@ -13,7 +13,7 @@ from benchmarks.measuring import Figure
 from benchmarks.side_by_side import PGQUEUER, ask, noted, peer, running, share
 from tests.support.postgres_server import PostgresServer
 
-TURNS, EACH, PAUSE, WARM = 5, 100, 0.1, 10
+TURNS, EACH, PAUSE, WARM = 10, 60, 0.1, 10  # many short turns: what disturbs the machine disturbs both
 NOTING = "open({notes!r}, 'a').write(f\"{{time.time() - order['at']}}\\n\")"
 
 

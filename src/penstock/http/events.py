@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import ConfigDict, Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag, ValidatorFunctionWrapHandler, WrapValidator
 
 from penstock.core.event import event_id
 from penstock.http.answers import Answer, event_document
-from penstock.http.bodies import Body, Moment, StrictRoute, payload_of
+from penstock.http.bodies import Body, Moment, StrictRoute, is_base64, payload_of
 from penstock.http.given import (
     CanAppend,
     CanRead,
@@ -24,6 +24,7 @@ from penstock.http.given import (
 )
 from penstock.http.shapes import either, like, page, ref
 from penstock.http.spec import spec
+from penstock.log import ids
 
 router = APIRouter(prefix="/v1/streams/{stream}/events", tags=["events"], route_class=StrictRoute)
 ID = "0198f2b4-1111-7abc-8def-0123456789ab"
@@ -72,10 +73,22 @@ class NewEvent(Body):
         return found
 
 
+def _as_they_are(sent: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Let events pass that have nothing but what `append_many` checks, too, and much faster."""
+    try:
+        plain = not set().union(*sent) - {"payload", "type", "ordering_key"} and all(
+            type(one["payload"]) is dict and not is_base64(one["payload"]) and type(one["type"]) is str for one in sent
+        )
+        plain = plain and not {type(one.get("ordering_key")) for one in sent} - {str, type(None)}
+    except (TypeError, KeyError, AttributeError):
+        plain = False
+    return sent if plain else check(sent)
+
+
 class NewEvents(Body):
     """Many events, stored in one transaction: all of them or none."""
 
-    events: list[NewEvent]
+    events: Annotated[list[NewEvent], WrapValidator(_as_they_are)]
 
 
 def _kind(sent: Any) -> str:
@@ -102,8 +115,8 @@ def append(log: TheLog, access: CanAppend, stream: Stream, body: OneOrMany, key:
     An `Idempotency-Key` stands for the `event_id` of one event that has none.
     """
     if isinstance(body, NewEvents):
-        many = log.append_many(stream, [one.fields() for one in body.events])
-        return Answer({"event_ids": [str(one) for one in many.event_ids], "duplicates": many.duplicates}, 201)
+        many = log.append_many(stream, [one.fields() if isinstance(one, NewEvent) else one for one in body.events])
+        return Answer({"event_ids": ids.texts(many.event_ids), "duplicates": many.duplicates}, 201)
     fields = body.fields()
     if key is not None and fields.get("event_id") is None:
         fields["event_id"] = event_id(f"{access.name}/{key}")

@@ -32,7 +32,7 @@ class EventIds(Sequence[uuid.UUID]):
 
     __slots__ = ("_raw",)
 
-    def __init__(self, raw: range | Sequence[uuid.UUID]) -> None:
+    def __init__(self, raw: range | Sequence[int] | Sequence[uuid.UUID]) -> None:
         self._raw = raw
 
     def __len__(self) -> int:
@@ -48,6 +48,11 @@ class EventIds(Sequence[uuid.UUID]):
         raw = self._raw[index]
         return raw if isinstance(raw, uuid.UUID) else uuid.UUID(int=raw)
 
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The ids as numbers of 128 bits."""
+        return [one.int if isinstance(one, uuid.UUID) else one for one in self._raw]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
@@ -55,3 +60,9 @@ class EventIds(Sequence[uuid.UUID]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} event ids>"
+
+
+def texts(ids: Sequence[uuid.UUID]) -> list[str]:
+    """Return ids as text; many of them without making a uuid of each."""
+    numbers = ids.numbers if isinstance(ids, EventIds) else [one.int for one in ids]
+    return [f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}" for h in map("%032x".__mod__, numbers)]

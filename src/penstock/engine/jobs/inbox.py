@@ -5,6 +5,7 @@ So a job that arrives is begun by the thread that was woken by it. While that th
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
@@ -13,7 +14,6 @@ from typing import Any
 
 from penstock.engine.isolation import wire
 from penstock.engine.jobs.wake import WakePipe
-from penstock.stores.wake import readable
 
 _SHORT_SECONDS = 0.002  # most jobs of a trickle end before the other thread need read
 
@@ -31,6 +31,9 @@ class Inbox:
         self._busy = threading.Event()
         self._wake = WakePipe()
         self._closed = False
+        self._poll = select.poll()
+        for one in (connection, self._wake):
+            self._poll.register(one, select.POLLIN)
         threading.Thread(target=self._read_while_busy, daemon=True).start()
 
     def read(self) -> bool:
@@ -60,6 +63,6 @@ class Inbox:
             time.sleep(_SHORT_SECONDS)
             with self._reading:
                 while self._busy.is_set():
-                    if readable([self._connection.fileno(), self._wake.fileno()], None) and not self._wake.is_set():
-                        if not self._next():
-                            self._ended()
+                    self._poll.poll()
+                    if not self._wake.is_set() and not self._next():
+                        self._ended()

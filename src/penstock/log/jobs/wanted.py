@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from penstock.core.event import check_name
-from penstock.core.lease import Idle
 from penstock.core.job import PRIORITIES, JobName, check_job_name, check_queue
+from penstock.core.lease import Idle
 from penstock.errors import InvalidInput
 
 _FORGET_SECONDS: Final = 60.0  # a restored log may have events below what was searched

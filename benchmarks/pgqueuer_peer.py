@@ -1,9 +1,9 @@
 """PGQueuer, as its documentation has it: asyncpg, uvloop, batches of 1,000. Runs in the peers' own environment.
 
 `install URL` · `load URL COUNT` · `drain URL MOST [nothing]` · `wait URL SECONDS BATCH PLACES` ·
-`produce URL COUNT PAUSE` · `work URL FILE` (until it is killed; notes how many seconds each job took from the call that
-stored it to the start of its handler). `drain` and `wait` print when their first job began, when their last one ended,
-and how many they did.
+`produce URL COUNT PAUSE` · `feed URL` (a job for each line of its input, and a line when it is stored) ·
+`work URL FILE` (until it is killed; notes how many seconds each job took from the call that stored it to the start of
+its handler). `drain` and `wait` print when their first job began, when their last one ended, and how many they did.
 """
 
 import asyncio
@@ -48,6 +48,16 @@ async def produce(url: str, count: int, pause: float) -> None:
         await queries.enqueue(ENTRYPOINT, json.dumps({"at": time.time()}).encode())
         await asyncio.sleep(pause)
     await connection.close()
+
+
+async def feed(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    queries = Queries(AsyncpgDriver(connection))
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    while await lines.readline():
+        await queries.enqueue(ENTRYPOINT, json.dumps({"at": time.time()}).encode())
+        print("stored", flush=True)
 
 
 async def work(url: str, file: str) -> None:
@@ -113,6 +123,7 @@ def main(verb: str, url: str, *rest: str) -> None:
         "install": lambda: install(url),
         "load": lambda: load(url, int(rest[0])),
         "produce": lambda: produce(url, int(rest[0]), float(rest[1])),
+        "feed": lambda: feed(url),
         "drain": lambda: drain(url, int(rest[0]), rest[1:] != ("nothing",)),
         "wait": lambda: wait(url, float(rest[0]), int(rest[1]), int(rest[2]) or None),
         "work": lambda: work(url, rest[0]),

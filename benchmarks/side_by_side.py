@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -47,11 +48,14 @@ def settled(url: str) -> tuple[int, float]:
 
 
 @contextmanager
-def running(command: Sequence[str]) -> Iterator[None]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def running(command: Sequence[str], *, pipes: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """A process that is ended, stopped or not; with `pipes` it can be spoken to."""
+    pipe = subprocess.PIPE if pipes else subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
     try:
-        yield
+        yield process
     finally:
+        process.send_signal(signal.SIGCONT)
         process.terminate()
         process.wait()
 

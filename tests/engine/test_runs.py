@@ -13,7 +13,7 @@ import pytest
 import penstock
 from penstock.core import limits
 from penstock.engine import maintenance
-from penstock.engine.foreground import run_local
+from penstock.engine.foreground import StopNotice, run_local
 from penstock.engine.local.engine import LocalEngine
 from penstock.engine.outcome import Outcome
 from penstock.log.runs import NewRun
@@ -84,6 +84,29 @@ def test_a_run_has_a_row_with_a_heartbeat_and_an_outcome(log: penstock.Log) -> N
     assert row.state == "ended" and row.outcome == "stopped" and row.ended_at is not None
     with raw(log.store.url) as sql:
         assert next(tuple(one) for one in sql("select by, action from penstock.audit")) == ("ada", "run_stop")
+
+
+def test_a_run_that_ends_at_once_waits_for_its_stop_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever stops a run may be slow to announce it: the end of the run waits for that, and for its observers."""
+    notice, told = StopNotice(), threading.Event()
+    start, begun, go_on = threading.Thread.start, threading.Event(), threading.Event()
+
+    def slowly(self: threading.Thread) -> None:
+        if self.name == "penstock-stopping":
+            begun.set()
+            assert go_on.wait(PATIENCE_SECONDS)
+        start(self)
+
+    monkeypatch.setattr(threading.Thread, "start", slowly)
+    monkeypatch.setattr("penstock.engine.foreground.everyone.emit", lambda event: told.set())
+    stopping = threading.Thread(target=notice.stopping, daemon=True)
+    stopping.start()
+    assert begun.wait(PATIENCE_SECONDS)
+    waiting = threading.Thread(target=notice.wait, daemon=True)
+    waiting.start()
+    go_on.set()
+    waiting.join(PATIENCE_SECONDS)
+    assert told.is_set() and not waiting.is_alive()
 
 
 @pytest.mark.shows("J17")

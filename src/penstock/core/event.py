@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypedDict
 
 from penstock.core import codec
@@ -22,11 +23,19 @@ _ULID_LENGTH: Final = 26
 
 def check_name(name: Any, what: str) -> str:
     """Return the name; raise `MissingField` or `InvalidName` if it is not valid."""
+    if type(name) is str and _is_name(name):
+        return name
     if name is None or name == "":
         raise MissingField(f"{what} is missing.")
     if not isinstance(name, str) or not NAME.match(name):
         raise InvalidName(f"{what} {str(name)[:140]!r} is not a valid name.")
     return codec.plain(name)
+
+
+@lru_cache(maxsize=4_096)
+def _is_name(text: str) -> bool:
+    """Return whether text is a name; the same few are asked for again and again."""
+    return NAME.match(text) is not None
 
 
 def check_key(key: Any, what: str) -> str | None:

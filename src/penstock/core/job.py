@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -42,6 +43,13 @@ class JobName(NamedTuple):
 
 def check_job_name(job_type: Any, queue: Any, priority: Any) -> JobName:
     """Check type, queue and priority of a job."""
+    if (type(job_type), type(queue), type(priority)) == (str, str, int):
+        return _checked_name(job_type, queue, priority)
+    return _checked_name.__wrapped__(job_type, queue, priority)
+
+
+@lru_cache(maxsize=4_096)
+def _checked_name(job_type: Any, queue: Any, priority: Any) -> JobName:
     checked = check_name(job_type, "type"), check_queue(queue), check_priority(priority)
     name = JobName(checked[1], checked[2], checked[0])
     if not NAME.match(name.stream):
@@ -94,6 +102,7 @@ def _kept(keep: Any, what: str) -> float | None:
     return float(seconds)
 
 
+@lru_cache(maxsize=4_096)
 def name_of(stream: str) -> JobName | None:
     """Return what the name of a stream says of its jobs; None if it is not one of jobs.
 

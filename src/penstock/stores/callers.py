@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OutboxNeedsTransaction, UnknownConnection
@@ -87,8 +88,13 @@ def _name(connection: Any) -> str:
 
 
 def _module(connection: Any) -> str:
+    return _module_of(type(connection).__mro__)
+
+
+@lru_cache(maxsize=256)
+def _module_of(classes: tuple[type, ...]) -> str:
     """The driver: a subclass of its connection counts as its own."""
-    for cls in type(connection).__mro__:
+    for cls in classes:
         root = cls.__module__.partition(".")[0]
         if root in ("psycopg", "sqlalchemy", "django"):
             return root
@@ -102,7 +108,12 @@ def _is_sqlite(connection: Any) -> bool:
 
 
 def _is_async(connection: Any) -> bool:
-    return any("async" in cls.__name__.lower() for cls in type(connection).__mro__)
+    return _names_async(type(connection).__mro__)
+
+
+@lru_cache(maxsize=256)
+def _names_async(classes: tuple[type, ...]) -> bool:
+    return any("async" in cls.__name__.lower() for cls in classes)
 
 
 def _require(store: Store, kind: str) -> None:

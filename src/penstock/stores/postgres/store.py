@@ -32,16 +32,15 @@ try:
     import psycopg
     from psycopg.adapt import Loader
     from psycopg.pq import Format
-    from psycopg_pool import ConnectionPool, PoolTimeout
+    from psycopg_pool import PoolTimeout
 
     from penstock.stores.postgres import arrow, faults
     from penstock.stores.postgres.home import Home
+    from penstock.stores.postgres.pool import WarmPool
     from penstock.stores.postgres.sight import PostgresSight
     from penstock.stores.postgres.transaction import HAVE_SETTINGS, PostgresTransaction, channel_of, sendable
 except ImportError as error:  # pragma: no cover - shown by the packaging test
     raise MissingDependency("PostgreSQL needs psycopg: pip install 'penstock[postgres]'.") from error
-
-Pool = ConnectionPool[psycopg.Connection[Any]]
 
 # What is claimed must lie below the horizon, so every statement sees what committed before it. What is only looked at
 # is of one moment: counts that are read one after the other would call finished what was claimed in between.
@@ -80,7 +79,7 @@ class PostgresStore:
         self.clock = clock
         self.hook = hook
         self.blocks: Mapping[str, LiteralString] = blocks.load("postgres", self.schema)
-        self._pool: Pool | None = ConnectionPool(
+        self._pool: WarmPool | None = WarmPool(
             self.libpq_url,
             min_size=0,
             max_size=_POOL if connections is None else max(1, connections - streaming),
@@ -114,7 +113,7 @@ class PostgresStore:
             finally:
                 pool.putconn(connection)
 
-    def _take(self, pool: Pool) -> psycopg.Connection[Any]:
+    def _take(self, pool: WarmPool) -> psycopg.Connection[Any]:
         """A connection on which the server has not spoken unasked: that would be the end of its session. No round trip.
 
         (The pool's own check sleeps ever longer with every connection that it finds ended.)
@@ -166,7 +165,7 @@ class PostgresStore:
                 raise CommitUnknown from error
             raise
 
-    def _open_pool(self) -> Pool:
+    def _open_pool(self) -> WarmPool:
         """Fail at once, not after the pool's patience, if the database cannot be reached."""
         if self._pool is None:
             raise StoreClosed

@@ -41,7 +41,7 @@ def test_every_fault_fails_its_own_job_only(log: penstock.Log, notes: Path) -> N
     ids = log.submit_many("a", [{"payload": one} for one in payloads]).ids
     run_jobs_until_drained(
         log,
-        job_type(functions.plain, timeout_seconds=1, memory_mb=300, retry=penstock.Retry(max_attempts=1)),
+        job_type(functions.plain, timeout_seconds=5, memory_mb=300, retry=penstock.Retry(max_attempts=1)),
     )
     shown = {job.id: job for job in log.jobs()}
     for payload, one in zip(payloads, ids, strict=True):

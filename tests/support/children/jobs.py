@@ -110,3 +110,28 @@ def unavailable(payload: Any) -> None:
 def nightly(ctx: Any) -> None:
     """What a schedule calls."""
     write_note(f"nightly {ctx.job.attempts}")
+
+
+class _Hostile(dict[str, Any]):
+    """A result that cannot be looked at."""
+
+    def values(self) -> Any:
+        raise KeyboardInterrupt
+
+
+ODD_TEXTS = ["a\0b", "a\ud800b", "ö" * 50_000, "fine"]
+
+
+def odd(payload: dict[str, Any], ctx: Any) -> Any:
+    """Say and return what no database takes, and note in which thread."""
+    ctx.progress(0.5, ODD_TEXTS[payload["n"] % len(ODD_TEXTS)])
+    write_note(f"{payload.get('n', 0)} {threading.current_thread() is threading.main_thread()}")
+    return _Hostile(a=None) if payload.get("hostile") else None
+
+
+def long_or_short(payload: dict[str, Any], ctx: Any) -> None:
+    """Run until told to end, if the payload says so at the first attempt."""
+    write_note(f"{payload['n']} {ctx.job.attempts} began")
+    while payload.get("long") and ctx.job.attempts == 1 and not ctx.cancelled:
+        time.sleep(0.01)
+    write_note(f"{payload['n']} {ctx.job.attempts} {'told' if ctx.cancelled else 'ended'}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from penstock.core import codec
 from penstock.core.batch import Event
 from penstock.core.job import GROUP
 from penstock.declare.job import JobType
@@ -40,7 +41,7 @@ class JobContext(Context):
 
     def progress(self, done: float, message: str | None = None) -> None:
         """Say how much is done, from 0 to 1; it is stored about once a second."""
-        self._note(check_progress(done), None if message is None else str(message))
+        self._note(check_progress(done), None if message is None else codec.error_text(message))
 
 
 def decoder(job: JobType) -> Callable[[bytes], Any]:

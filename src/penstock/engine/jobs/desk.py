@@ -126,6 +126,14 @@ class Desk:
                 batch.suspects[place] = failure
             batch.end(place)
 
+    def end_cancelled(self, job: JobKey) -> None:
+        """Give up a job that has not begun, if it was cancelled."""
+        batch, place = self.find(job)
+        if batch is not None and job in self.cancelled:
+            self.cancelled.discard(job)
+            batch.dead[place] = was_cancelled()
+            batch.end(place)
+
     def forget_moves(self) -> None:
         """Nothing runs any more."""
         self._moved.clear()
@@ -134,8 +142,15 @@ class Desk:
     # --- settle --------------------------------------------------------------------------------------------------
 
     def finished(self) -> list[int]:
-        """Return the batches that can be settled: all of their jobs have ended, or their lease is lost."""
-        return [number for number, batch in self.batches.items() if batch.left == 0 or batch.lost]
+        """Return the batches that can be settled: all of their jobs have ended, or their lease is lost.
+
+        A lost one whose jobs were asked back waits for the answer, which says what still runs and should end.
+        """
+        return [
+            number
+            for number, batch in self.batches.items()
+            if batch.left == 0 or (batch.lost and (len(batch.lease) == 1 or not batch.recalled))
+        ]
 
     def overdue(self) -> Iterator[int]:
         """Yield the batches in which ended jobs have waited too long for their neighbours."""
@@ -155,6 +170,8 @@ class Desk:
         self._observers.emit(LeaseEnded(self._job.name, batch.lease.id, settled))
         if batch.failed or batch.dead:
             self._observers.emit(EventsFailed(self._job.name, batch.lease.events, {**batch.failed, **batch.dead}))
+        if len(settled.kept) != len(kept):
+            return None  # it was given back as a whole: what runs is somebody else's now
         for place, lease in zip(kept, settled.kept, strict=True):
             new = self.open(lease)
             self.batches[new].recalled = True

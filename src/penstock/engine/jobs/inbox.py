@@ -36,14 +36,17 @@ class Inbox:
             self._poll.register(one, select.POLLIN)
         threading.Thread(target=self._read_while_busy, daemon=True).start()
 
-    def read(self) -> bool:
-        """Wait for a message and take it; False when the engine has closed the connection."""
+    def read(self, has_work: Callable[[], bool]) -> bool:
+        """Wait for a message and take it, unless the other thread has just taken one that brought work.
+
+        False when the engine has closed the connection.
+        """
         if self._busy.is_set():
             self._busy.clear()
             self._wake.set()
         with self._reading:
             self._wake.clear()
-            return self._next()
+            return has_work() or self._next()
 
     def is_busy(self) -> None:
         """Let the other thread read, from now to the next `read`."""

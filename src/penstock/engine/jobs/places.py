@@ -115,8 +115,12 @@ class Places:
             if fed is not None:
                 inbox.is_busy()
                 self._do(fed, 0)
-            elif not inbox.read():
+            elif not inbox.read(self._has_work):
                 return
+
+    def _has_work(self) -> bool:
+        with self._lock:
+            return self._first() is not None
 
     def _work(self, slot: int) -> None:
         while True:
@@ -194,7 +198,7 @@ class Places:
         if error is None and result is not None:
             try:
                 text = codec.encode_json(result).decode()
-            except Exception as refused:
+            except BaseException as refused:  # raised by the user's own classes
                 error = refused
         invalid = isinstance(error, _Invalid)
         failure = None if error is None else _failure(error)
@@ -232,11 +236,15 @@ class Places:
                 self._slots[slot] = number_of(fed.number, place)
                 task = asyncio.create_task(self._do_async(fed, place, slot))
                 self._tasks[fed.number, place] = task
-                task.add_done_callback(partial(self._freed, (fed.number, place), slot, free))
+                task.add_done_callback(partial(self._freed, fed, place, slot, free))
             await self._arrived.wait()
 
-    def _freed(self, job: tuple[int, int], slot: int, free: list[int], _: asyncio.Task[None]) -> None:
-        self._tasks.pop(job, None)
+    def _freed(self, fed: Fed, place: int, slot: int, free: list[int], task: asyncio.Task[None]) -> None:
+        self._tasks.pop((fed.number, place), None)
+        if task.cancelled():  # before its first step: then nobody has reported it
+            self._ended(fed, place, None, None, asyncio.CancelledError())
+            self._slots[slot] = 0
+            self._pending.set()
         free.append(slot)
         assert self._arrived is not None
         self._arrived.set()

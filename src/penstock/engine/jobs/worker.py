@@ -215,6 +215,7 @@ class JobWorker:
         process, self._process = self._process, None
         if process is not None:
             process.stop(self._beat)
+        self._doomed.clear()
         started = self._start()
         if not self._alone:
             return  # lost meanwhile
@@ -286,8 +287,15 @@ class JobWorker:
         if batch is None:
             return
         running = [place for place in answer.running if not batch.has_ended(place)]
+        self._forget_unbegun(answer.batch, [place for place in batch.unended() if place not in answer.running])
         if len(batch.lease) > 1 or not running:  # otherwise it goes on in its own lease
             self._finish(answer.batch, running)
+
+    def _forget_unbegun(self, number: int, places: list[int]) -> None:
+        """Wait no more for the end of jobs that were given back; those that were cancelled have ended this way."""
+        for place in places:
+            self._doomed.pop((number, place), None)
+            self._desk.end_cancelled((number, place))
 
     def _finish(self, number: int, running: list[int] | None = None) -> None:
         settled = self._desk.finish(number, running or ())
@@ -364,7 +372,7 @@ class JobWorker:
             self.follow(answer.wanted)
         self._alone = [lease for lease in self._alone if lease.id not in answer.lost]
         for number, batch in self._desk.batches.items():
-            if batch.lease.id in answer.lost:
+            if batch.lease.id in answer.lost and not batch.lost:
                 self._lose(number)
             for offset in answer.cancel.get(batch.lease.id, ()):
                 if offset in (offsets := batch.lease.events.offsets):

@@ -129,9 +129,14 @@ def odd(payload: dict[str, Any], ctx: Any) -> Any:
     return _Hostile(a=None) if payload.get("hostile") else None
 
 
-def long_or_short(payload: dict[str, Any], ctx: Any) -> None:
-    """Run until told to end, if the payload says so at the first attempt."""
-    write_note(f"{payload['n']} {ctx.job.attempts} began")
-    while payload.get("long") and ctx.job.attempts == 1 and not ctx.cancelled:
+def long_once(payload: dict[str, Any], ctx: Any) -> None:
+    """Run until told to end, if the payload names a file that is not there yet."""
+    mark = Path(payload["mark"]) if payload.get("mark") else None
+    if mark is None or mark.exists():
+        write_note(f"{payload['n']} ended")
+        return
+    mark.touch()
+    write_note(f"{payload['n']} began")
+    while not ctx.cancelled:
         time.sleep(0.01)
-    write_note(f"{payload['n']} {ctx.job.attempts} {'told' if ctx.cancelled else 'ended'}")
+    write_note(f"{payload['n']} told")

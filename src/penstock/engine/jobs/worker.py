@@ -19,7 +19,7 @@ from penstock.engine.handlers.runner import TimedOut
 from penstock.engine.isolation.marks import Marks
 from penstock.engine.isolation.process import Died, HandlerProcess
 from penstock.engine.jobs.desk import Desk, JobKey, was_cancelled
-from penstock.engine.jobs.messages import Cancel, Feed, Outcomes, Recall, Recalled, job_of
+from penstock.engine.jobs.messages import Cancel, Feed, Outcomes, Recall, Recalled, job_of, number_of
 from penstock.engine.jobs.pace import JobPace
 from penstock.engine.jobs.running import Running
 from penstock.engine.jobs.wake import WakePipe
@@ -323,7 +323,7 @@ class JobWorker:
             self._died(failure_of(TimedOut(policy.timeout_seconds or 0.0)), late)
             return
         for job, until in self._doomed.items():
-            if now > until:
+            if now > until and number_of(*job) in self._marks.slots:  # it runs; else it will not begin
                 self._died(was_cancelled(), job)
                 return
 
@@ -397,6 +397,8 @@ class JobWorker:
         if not self._desk.batches[number].has_ended(place) and job not in self._desk.cancelled:
             self._desk.cancelled.add(job)
             self._end_soon(job)
+            if number_of(*job) not in self._marks.slots:  # it may wait behind long ones
+                self._recall(number)
 
     def _patiently(self, do: Callable[[], T]) -> T | None:
         return patiently(do, self.job.name, self.observers, self._stopping)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from penstock.core.lease import Effects, Failure, Settled, Settlement
+from penstock.core.lease import DEATHS, Effects, Failure, Settled, Settlement
 from penstock.engine.handlers.context import Recorded
 from penstock.log.lease import Lease
 
@@ -86,3 +87,9 @@ class Batch:
                 },
             )
         )
+
+
+def is_suspect(lease: Lease) -> bool:
+    """Whether a job of it may have killed its process."""
+    retries: Any = lease.events.retries
+    return retries is not None and any((error or "").split(":", 1)[0] in DEATHS for _, _, error, _, _ in retries)

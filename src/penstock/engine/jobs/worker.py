@@ -8,18 +8,20 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from penstock.core import fingerprint
-from penstock.core.lease import DEATHS, Failure, Idle
+from penstock.core.lease import Failure, Idle
 from penstock.core.observe import Claimed, LeaseGone, Observers, ProcessesDied
 from penstock.core.signals import failure_of
 from penstock.declare.job import JobType, portable_job
 from penstock.engine.handlers.runner import TimedOut
 from penstock.engine.isolation.marks import Marks
 from penstock.engine.isolation.process import Died, HandlerProcess
+from penstock.engine.jobs.batch import is_suspect
 from penstock.engine.jobs.desk import Desk, JobKey, was_cancelled
-from penstock.engine.jobs.messages import Cancel, Feed, Outcomes, Recall, Recalled, job_of, number_of
+from penstock.engine.jobs.doomed import Doomed
+from penstock.engine.jobs.messages import Cancel, Feed, Outcomes, Recall, Recalled, job_of
 from penstock.engine.jobs.pace import JobPace
 from penstock.engine.jobs.running import Running
 from penstock.engine.jobs.wake import WakePipe
@@ -39,7 +41,6 @@ _IDLE_SECONDS = 5.0
 _WATCH_SECONDS = 0.05
 _RELOAD_SECONDS = 2.0
 _PROGRESS_SECONDS = 1.0
-_GRACE_SECONDS = 10.0  # for a job that should end, before its process is killed
 _QUIET_DEATHS = 10  # of the process in a row, without a job that ran
 
 
@@ -77,7 +78,7 @@ class JobWorker:
     _claiming: bool = False
     _alone: list[Lease] = field(default_factory=list)  # leases that wait until nothing else runs
     _exclusive: bool = False  # such a lease is being worked on
-    _doomed: dict[JobKey, float] = field(default_factory=dict)  # jobs that should end, and until when
+    _doomed: Doomed = field(init=False)
     _next_beat: float = 0.0
     _next_note: float = 0.0
     _next_watch: float = 0.0
@@ -87,7 +88,7 @@ class JobWorker:
         self._waiter = Waiter(woken=self._wake)
         self._wanted = Wanted(self.job.queue, [self.job.type])
         self._marks = Marks(policy.concurrency, 0, shared=True)
-        self._running = Running(self._marks)
+        self._running, self._doomed = Running(self._marks), Doomed(self._marks)
         self._desk = Desk(self.job, self.observers, self._patiently)
         self._pace = JobPace(policy.concurrency, one_by_one=policy.on_error == "expire")
         self._next_beat = time.monotonic() + policy.heartbeat_seconds
@@ -195,7 +196,7 @@ class JobWorker:
         self.idle = None
         self._waiter.found()
         for lease in found:
-            if _is_suspect(lease):
+            if is_suspect(lease):
                 self._alone.append(lease)
             else:
                 self._feed(lease)
@@ -258,9 +259,7 @@ class JobWorker:
             match message:
                 case Outcomes():
                     self._pace.ran(sum(map(len, message.ended.values())), message.seconds)
-                    for number, place in [*self._doomed]:
-                        if place in message.ended.get(number, ()):
-                            del self._doomed[number, place]
+                    self._doomed.ended(message.ended)
                     self._desk.note(message)
                 case Recalled():
                     self._given_back(message)
@@ -294,7 +293,7 @@ class JobWorker:
     def _forget_unbegun(self, number: int, places: list[int]) -> None:
         """Wait no more for the end of jobs that were given back; those that were cancelled have ended this way."""
         for place in places:
-            self._doomed.pop((number, place), None)
+            self._doomed.forget((number, place))
             self._desk.end_cancelled((number, place))
 
     def _finish(self, number: int, running: list[int] | None = None) -> None:
@@ -322,10 +321,8 @@ class JobWorker:
         if late is not None:
             self._died(failure_of(TimedOut(policy.timeout_seconds or 0.0)), late)
             return
-        for job, until in self._doomed.items():
-            if now > until and number_of(*job) in self._marks.slots:  # it runs; else it will not begin
-                self._died(was_cancelled(), job)
-                return
+        if (job := self._doomed.late(now)) is not None:
+            self._died(was_cancelled(), job)
 
     def _died(self, failure: Failure, culprit: JobKey | None = None) -> None:
         """Blame the job that ran alone, or suspect all that ran; give back what was not reported."""
@@ -349,7 +346,7 @@ class JobWorker:
         if self._process is not None:
             self._process.send(Cancel(*job))
             self._process.flush()
-            self._doomed.setdefault(job, time.monotonic() + _GRACE_SECONDS)
+            self._doomed.add(job)
 
     # --- heartbeats ----------------------------------------------------------------------------------------------
 
@@ -397,14 +394,8 @@ class JobWorker:
         if not self._desk.batches[number].has_ended(place) and job not in self._desk.cancelled:
             self._desk.cancelled.add(job)
             self._end_soon(job)
-            if number_of(*job) not in self._marks.slots:  # it may wait behind long ones
+            if not self._doomed.runs(job):  # it may wait behind long ones
                 self._recall(number)
 
     def _patiently(self, do: Callable[[], T]) -> T | None:
         return patiently(do, self.job.name, self.observers, self._stopping)
-
-
-def _is_suspect(lease: Lease) -> bool:
-    """Whether a job of it may have killed its process."""
-    retries: Any = lease.events.retries
-    return retries is not None and any((error or "").split(":", 1)[0] in DEATHS for _, _, error, _, _ in retries)

@@ -312,16 +312,14 @@ class JobWorker:
         if self._process is None or not self._desk.batches or now < self._next_watch:
             return
         self._next_watch = now + _WATCH_SECONDS
-        used = self._process.memory_mb()
+        used, seconds = self._process.memory_mb(), policy.timeout_seconds
+        late = None if seconds is None else self._running.late(now, seconds, self.job)
         if used > policy.memory_mb:
             why = f"out_of_memory: {used:,.0f} MB in use, memory_mb is {policy.memory_mb:,}"
             self._died(fingerprint.of_text("out_of_memory", why))
-            return
-        late = None if policy.timeout_seconds is None else self._running.late(now, policy.timeout_seconds, self.job)
-        if late is not None:
-            self._died(failure_of(TimedOut(policy.timeout_seconds or 0.0)), late)
-            return
-        if (job := self._doomed.late(now)) is not None:
+        elif late is not None:
+            self._died(failure_of(TimedOut(seconds or 0.0)), late)
+        elif (job := self._doomed.late(now)) is not None:
             self._died(was_cancelled(), job)
 
     def _died(self, failure: Failure, culprit: JobKey | None = None) -> None:

@@ -99,7 +99,7 @@ def test_a_run_that_ends_at_once_waits_for_its_stop_notice(monkeypatch: pytest.M
 
     monkeypatch.setattr(threading.Thread, "start", slowly)
     monkeypatch.setattr("penstock.engine.foreground.everyone.emit", lambda event: told.set())
-    stopping = threading.Thread(target=notice.stopping, daemon=True)
+    stopping = threading.Thread(target=notice.stopping, args=(lambda: None,), daemon=True)
     stopping.start()
     assert begun.wait(PATIENCE_SECONDS)
     waiting = threading.Thread(target=notice.wait, daemon=True)

@@ -76,8 +76,7 @@ def run_engine(engine: Engine, orders: Orders | None = None) -> Outcome:
     notice = StopNotice()
 
     def stop() -> None:
-        notice.stopping()  # first: once the engine has stopped, the notice is waited for
-        engine.stop()
+        notice.stopping(engine.stop)
 
     with stopping_by_signal(stop):
         engine.start()
@@ -101,9 +100,10 @@ class StopNotice:
         self._lock = threading.RLock()  # reentrant: a signal may interrupt the thread that holds it
         self._thread: threading.Thread | None = None
 
-    def stopping(self) -> None:
-        """Emit `RunStopping`, once."""
-        with self._lock:
+    def stopping(self, stop: Callable[[], None]) -> None:
+        """Stop, and emit `RunStopping`, once."""
+        with self._lock:  # a run that ends at once waits for the notice, too
+            stop()
             if self._thread is None:
                 self._thread = threading.Thread(target=everyone.emit, args=(RunStopping(),), name="penstock-stopping")
                 self._thread.start()

@@ -120,7 +120,7 @@ class JobWorkers:
     def work(self) -> None:
         """Work until `until` says so, or until stopped; running jobs end first."""
         try:
-            self._let_claim(self._types)
+            self._let_claim(() if self.until.unwanted else self._types)
             self._serve(self.until)
             self._finish()
         finally:

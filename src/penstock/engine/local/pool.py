@@ -85,8 +85,7 @@ def _run(pool: Pool, asked: threading.Event) -> Outcome:
     def stop() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):  # pool processes do not die with us: kill them first
             signal.signal(number, exit_at_once)
-        pool.stop()
-        notice.stopping()
+        notice.stopping(pool.stop)
 
     with stopping_by_signal(stop):
         try:

@@ -15,6 +15,7 @@ from penstock.core.batch import Events
 from penstock.core.columns import COLUMNS, RowColumns
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.marks import Marks
+from penstock.engine.jobs import doomed
 from penstock.engine.jobs.inbox import Inbox
 from penstock.engine.jobs.messages import Outcomes, Recall
 from penstock.engine.jobs.places import Places
@@ -66,13 +67,13 @@ def test_an_async_job_that_is_cancelled_before_its_first_step_is_reported() -> N
         assert list(places._slots) == [0, 0]
 
 
-async def _sleeps(payload: Any) -> None:
-    await asyncio.sleep(0.001)
+async def _until_cancelled(payload: Any) -> None:
+    await asyncio.Event().wait()
 
 
 def async_places() -> tuple[Places, list[Outcomes]]:
     sent: list[Outcomes] = []
-    return Places(job_type(_sleeps, concurrency=2), Marks(2, 0, shared=True), sent.append), sent
+    return Places(job_type(_until_cancelled, concurrency=2), Marks(2, 0, shared=True), sent.append), sent
 
 
 def one_event() -> Events:
@@ -120,6 +121,28 @@ def test_a_running_job_of_a_lost_lease_is_told_though_its_neighbours_go_on(
         wait_until(lambda: ["0", "told"] in read_notes(notes), "it to be told")
         wait_until(lambda: all(log.job(one).status == "PUBLISHED" for one in (ids[0], ids[-1])), "all to end")
         assert engine.snapshot()["jobs:default:a"]["deaths"] == 0
+
+
+@pytest.mark.shows("J03", "J17")
+def test_a_job_of_a_lost_lease_that_does_not_listen_ends_with_its_process(
+    log: penstock.Log, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker holds nothing else, and nobody else is blamed."""
+    monkeypatch.setattr(doomed, "GRACE_SECONDS", 0.2)
+    gate = Gate(tmp_path / "gate")
+    job_id = log.submit("a", {"gate": str(tmp_path / "gate")}).id
+    with job_engine(log, job_type(functions.gated, heartbeat_seconds=0.1)) as engine:
+        wait_until(lambda: len(read_notes(notes)) == 1, "it to begin")
+        stream = log.job(job_id).stream
+        log.pause(stream, "workers")
+        log.rewind(stream, "workers", to="beginning")  # ends the lease, as an expiry would
+        wait_until(lambda: engine.snapshot()["jobs:default:a"]["deaths"] == 1, "its process to be killed")
+        assert (log.job(job_id).status, log.job(job_id).failures) == ("PENDING", 0)
+        gate.open()
+        log.resume(stream, "workers")
+        wait_until(lambda: log.job(job_id).status == "PUBLISHED", "it to be done again")
+    gate.close()
+    assert [words[1] for words in read_notes(notes)] == ["began", "began", "ended"]
 
 
 @pytest.mark.shows("X08", "J18")

@@ -42,7 +42,6 @@ class Places:
         self._filled = threading.Condition(self._lock)
         self._queue: deque[Fed] = deque()  # batches with jobs that have not begun
         self._fed: dict[int, Fed] = {}  # batches with jobs that were not reported, by number
-        self._began = [0.0] * job.policy.concurrency  # by slot
         self._busy = [0.0] * job.policy.concurrency  # seconds of work, by slot …
         self._counted = 0.0  # … and how many of them were reported
         self._outcomes = Outcomes()

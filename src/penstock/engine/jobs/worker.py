@@ -309,7 +309,7 @@ class JobWorker:
     def _watch(self) -> None:
         """Kill the process if a job takes too long, does not end when it should, or takes too much memory."""
         now, policy = time.monotonic(), self.job.policy
-        if self._process is None or not self._desk.batches or now < self._next_watch:
+        if self._process is None or not (self._desk.batches or self._doomed) or now < self._next_watch:
             return
         self._next_watch = now + _WATCH_SECONDS
         used, seconds = self._process.memory_mb(), policy.timeout_seconds
@@ -328,11 +328,11 @@ class JobWorker:
         self._process.kill()
         self._process = None
         running = [job_of(value) for value in self._marks.slots if value] if culprit is None else [culprit]
+        self._quiet_deaths = 0 if running else self._quiet_deaths + 1
         running = [job for job in running if (at := self._desk.find(job))[0] is not None and not at[0].has_ended(at[1])]
         self._desk.blame(running, failure)
         self._doomed.clear()
         self.observers.emit(ProcessesDied(self.job.name, 1))
-        self._quiet_deaths = 0 if running else self._quiet_deaths + 1
         for number in list(self._desk.batches):
             self._finish(number)
         self._desk.forget_moves()

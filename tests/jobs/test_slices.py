@@ -129,6 +129,25 @@ def test_nothing_is_claimed_after_an_order_to_be_quiet(log: penstock.Log, notes:
     gate.close()
 
 
+@pytest.mark.shows("J09")
+def test_a_slice_of_a_quiet_run_lets_nobody_claim_even_for_a_moment(
+    log: penstock.Log, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.submit("quick", {})
+    with sharing(log, quick=functions.plain) as workers:
+        first = Slice(workers)
+        first.begin(patient=False)
+        first.wait()
+        waiting = log.submit("quick", {}).id
+        may_claim: list[set[str]] = []
+        monkeypatch.setattr(workers, "_serve", lambda until: may_claim.append({*workers._active}))
+        second = Slice(workers)
+        second.unwanted = True
+        second.begin()
+        second.wait()
+        assert may_claim == [set()] and log.job(waiting).attempts == 0
+
+
 @pytest.mark.shows("J09", "K17")
 def test_a_stop_lets_running_jobs_end_and_the_next_slice_starts_anew(
     log: penstock.Log, notes: Path, tmp_path: Path

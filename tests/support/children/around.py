@@ -196,9 +196,10 @@ def refuse() -> None:
 
 
 def refuse_again() -> None:
-    """Start in the first process only."""
+    """Start as long as nothing is down; whoever reads the note may take it down: this start does not see that."""
+    down = Path(os.environ["PENSTOCK_DOWN"]).exists()
     write_note(f"start {os.getpid()}")
-    if Path(os.environ["PENSTOCK_DOWN"]).exists():
+    if down:
         raise ConnectionError("the pool cannot be opened")
 
 

@@ -125,6 +125,13 @@ class InvalidHandler(InvalidInput):
     hint = "Write `def handle(event)` or `def handle(event, ctx)`, plain or async."
 
 
+class InvalidPublisher(InvalidInput):
+    """A publisher has publish(messages), which returns None or a Result for each message; its rules give names."""
+
+    code = "invalid_publisher"
+    hint = "docs/how-to/publishers.md shows one; penstock.testing.check_publisher tests yours."
+
+
 class InvalidHook(InvalidInput):
     """A middleware takes (call, event, ctx) and uses call() at most once; on_start and on_stop take nothing."""
 
@@ -644,6 +651,13 @@ class TokenNeeded(PenstockError):
 
     code = "token_needed"
     hint = "Create one with `penstock token create`, set $PENSTOCK_TOKEN, or use --no-auth on a loopback address."
+
+
+class InvalidSignature(PenstockError):
+    """A webhook is not signed with this secret, or its time stamp is not recent."""
+
+    code = "invalid_signature"
+    hint = "Give `verify_webhook` the body as it came, byte by byte, and the secret of the sender."
 
 
 # Database trouble that may pass: an engine waits until it does and counts no failure.

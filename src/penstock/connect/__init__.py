@@ -1,12 +1,53 @@
-"""Other systems: the log over HTTP (`penstock.connect.http`). Modules are imported when they are first used."""
+"""Other systems: publishers, sources, and the log over HTTP. Names are imported when they are first used."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["http"]
+if TYPE_CHECKING:
+    from penstock.connect import http
+    from penstock.connect.callable import Callable
+    from penstock.connect.json_lines import JsonLines
+    from penstock.connect.kafka import Kafka
+    from penstock.connect.nats import Nats
+    from penstock.connect.valkey import Valkey
+    from penstock.connect.webhook.publisher import Webhook
+    from penstock.connect.webhook.signature import verify as verify_webhook
+    from penstock.declare.publisher import OK, Message, Publisher, Result
+
+__all__ = [
+    "OK",
+    "Callable",
+    "JsonLines",
+    "Kafka",
+    "Message",
+    "Nats",
+    "Publisher",
+    "Result",
+    "Valkey",
+    "Webhook",
+    "http",
+    "verify_webhook",
+]
+
+_MODULES = {
+    "OK": "penstock.declare.publisher",
+    "Callable": "penstock.connect.callable",
+    "JsonLines": "penstock.connect.json_lines",
+    "Kafka": "penstock.connect.kafka",
+    "Message": "penstock.declare.publisher",
+    "Nats": "penstock.connect.nats",
+    "Publisher": "penstock.declare.publisher",
+    "Result": "penstock.declare.publisher",
+    "Valkey": "penstock.connect.valkey",
+    "Webhook": "penstock.connect.webhook.publisher",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name == "http":
+        return import_module(f"{__name__}.http")
+    if name == "verify_webhook":
+        return import_module("penstock.connect.webhook.signature").verify
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.{name}")
+    return getattr(import_module(_MODULES[name]), name)

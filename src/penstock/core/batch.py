@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, overload
 
 import orjson
 
-from penstock.core import codec, moments
+from penstock.core import codec, moments, trace
 from penstock.core.columns import COLUMNS, Columns
 from penstock.core.delivery import State
+from penstock.core.event import GIVEN_HEADERS, GIVEN_ID
 from penstock.core.lease import Steps
 
 
@@ -64,6 +65,17 @@ class Event:
         return uuid.UUID(raw) if isinstance(raw, str) else uuid.UUID(bytes=bytes(raw))
 
     @property
+    def given_id(self) -> str:
+        """The id as text, as it was given to `append`: a ULID stays a ULID."""
+        if self.has_metadata and isinstance(given := self.metadata.get(GIVEN_ID), str):
+            return given
+        raw = self._of.event_ids[self._index]
+        if isinstance(raw, str):
+            return str(uuid.UUID(raw))
+        text = bytes(raw).hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    @property
     def event_type(self) -> str:
         """What happened, for example `order.created`."""
         return self._of.event_types[self._index]
@@ -85,9 +97,32 @@ class Event:
         return codec.decode_headers(self._of.column("headers")[self._index])
 
     @property
+    def header_pairs(self) -> Sequence[tuple[str, str | bytes]]:
+        """The headers as they came in from elsewhere, where a name may occur twice and a value be bytes."""
+        if self.has_metadata and GIVEN_HEADERS in (found := self.metadata):
+            return codec.decode_pairs(found[GIVEN_HEADERS])
+        text = self._of.column("headers")[self._index]
+        return [*codec.decode_headers(text).items()] if text else ()
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """Internal notes, never sent to a target."""
         return codec.decode_object(self._of.column("metadata")[self._index])
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether there is any."""
+        return bool(self._of.column("metadata")[self._index])
+
+    @property
+    def has_notes(self) -> bool:
+        """Whether there are metadata or headers."""
+        return bool(self._of.column("metadata")[self._index] or self._of.column("headers")[self._index])
+
+    @property
+    def trace(self) -> dict[str, str]:
+        """The trace context, as metadata: `traceparent`, `tracestate` and `correlation_id`, as far as there are any."""
+        return trace.inherited(self.metadata, self.headers)
 
     @property
     def partition_key(self) -> str | None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from penstock.core.limits import CIRCUIT_FIRST_SECONDS, CIRCUIT_LOOK_SECONDS, CIRCUIT_MOST_SECONDS
+from penstock.core.limits import (
+    CIRCUIT_ASKED_SECONDS,
+    CIRCUIT_FIRST_SECONDS,
+    CIRCUIT_LOOK_SECONDS,
+    CIRCUIT_MOST_SECONDS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +35,13 @@ class Circuit:
         return self.probe_at if self.probe_at > now else None
 
 
-def next_delay(delay_seconds: float) -> float:
+def next_delay(delay_seconds: float, asked_seconds: float | None = None) -> float:
     """Return the seconds to wait after another failed probe; 0 stands for a closed circuit.
 
-    >>> next_delay(0.0), next_delay(4.0), next_delay(32.0)
-    (1.0, 8.0, 60.0)
+    `asked_seconds` is what the target itself asks for, which counts up to an hour.
+
+    >>> next_delay(0.0), next_delay(4.0), next_delay(32.0), next_delay(0.0, 90.0)
+    (1.0, 8.0, 60.0, 90.0)
     """
-    return min(max(CIRCUIT_FIRST_SECONDS, 2 * delay_seconds), CIRCUIT_MOST_SECONDS)
+    delay = min(max(CIRCUIT_FIRST_SECONDS, 2 * min(delay_seconds, CIRCUIT_MOST_SECONDS)), CIRCUIT_MOST_SECONDS)
+    return max(delay, min(asked_seconds or 0.0, CIRCUIT_ASKED_SECONDS))

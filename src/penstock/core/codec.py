@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, Final
@@ -17,6 +18,7 @@ from penstock.errors import InvalidInput, InvalidPayload, MissingField, TooLarge
 _CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}\Z")
 JSON: Final = "application/json"
 BINARY: Final = "application/octet-stream"
+OURS: Final = "penstock-"  # begins the names of headers that Penstock itself sends
 
 
 def plain(text: str) -> str:
@@ -91,6 +93,8 @@ def encode_headers(headers: Mapping[str, str] | None) -> str | None:
     for name, value in headers.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise InvalidInput(f"headers must map text to text; {name!r} does not.")
+        if name[:9].lower() == OURS:
+            raise InvalidInput(f"headers that begin with {OURS} are set by Penstock; {name!r:.80} cannot be.")
     return _small_json({plain(name): plain(value) for name, value in headers.items()}, "headers", HEADERS_BYTES)
 
 
@@ -137,6 +141,16 @@ def decode_headers(text: str | None) -> dict[str, str]:
     if all(type(value) is str for value in found.values()):
         return found
     return {name: value if type(value) is str else orjson.dumps(value).decode() for name, value in found.items()}
+
+
+def encode_pairs(pairs: Iterable[tuple[str, str | bytes]]) -> list[Any]:
+    """Return headers as plain data in which a name may occur twice and a value be bytes; `decode_pairs` reads it."""
+    return [[name, value if isinstance(value, str) else {"base64": b64encode(value).decode()}] for name, value in pairs]
+
+
+def decode_pairs(pairs: Any) -> list[tuple[str, str | bytes]]:
+    """Return what `encode_pairs` was given."""
+    return [(name, value if isinstance(value, str) else b64decode(value["base64"])) for name, value in pairs]
 
 
 def error_text(error: Any) -> str:

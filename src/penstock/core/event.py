@@ -19,6 +19,8 @@ NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
 _NAMESPACE: Final = uuid.UUID("6f1b0c52-8f0e-5d0a-9c39-3d2f5b6a7e10")
 _CROCKFORD: Final = {letter: value for value, letter in enumerate("0123456789ABCDEFGHJKMNPQRSTVWXYZ")}
 _ULID_LENGTH: Final = 26
+GIVEN_ID: Final = "penstock-id"  # in the metadata: the id as it was given, if its text is not that of the uuid
+GIVEN_HEADERS: Final = "penstock-headers"  # in the metadata: headers that are no mapping of text to text
 
 
 def check_name(name: Any, what: str) -> str:

@@ -127,6 +127,7 @@ class Settlement:
     dead: Mapping[int, Failure] = field(default_factory=dict)
     released: Set[int] = frozenset()
     suspects: Mapping[int, Failure] = field(default_factory=dict)  # one of them, unknown which, killed a process
+    skipped: Mapping[int, str] = field(default_factory=dict)  # PUBLISHED, with a reason
     upto: int | None = None
     due_after_seconds: float = 0.0
     effects: Effects = field(default_factory=Effects)

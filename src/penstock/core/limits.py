@@ -60,6 +60,7 @@ ON_STOP_SECONDS: Final = 10.0  # for all on_stop hooks of a process, before it i
 MEMORY_MB: Final = 2_048  # of a handler's process
 CIRCUIT_FIRST_SECONDS: Final = 1.0
 CIRCUIT_MOST_SECONDS: Final = 60.0
+CIRCUIT_ASKED_SECONDS: Final = 3_600.0  # that a target which is down may ask us to wait
 CIRCUIT_LOOK_SECONDS: Final = 0.25  # between two looks at another worker's probe
 POLL_FIRST_SECONDS: Final = 0.025
 POLL_MOST_SECONDS: Final = 0.25

@@ -34,7 +34,16 @@ class RetryLater(Exception):
 
 
 class Unavailable(Exception):
-    """The target is down: no failure is counted, and the rest of the lease is released."""
+    """The target is down: no failure is counted, and the rest of the lease is released.
+
+    It is tried again after a while that grows, but not before `after_seconds`, if that is set.
+    """
+
+    after_seconds: float | None = None
+
+
+class Skipped(Exception):
+    """The event needs no handling: PUBLISHED, with this reason."""
 
 
 def _can_wait(seconds: Any) -> bool:
@@ -46,7 +55,7 @@ def failure_of(error: Any) -> Failure:
     if not is_a(error, BaseException):
         return fingerprint.of_text(codec.error_code(error), codec.error_text(error))
     try:
-        after = error.after_seconds if is_a(error, RetryLater) else None
+        after = error.after_seconds if is_a(error, RetryLater) or is_a(error, Unavailable) else None
         return fingerprint.of_exception(error, after if _can_wait(after) else None)
     except BaseException:  # from the user's properties and metaclasses
         return fingerprint.of_text("indescribable", "an exception that cannot be described")

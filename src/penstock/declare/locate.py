@@ -9,7 +9,21 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from penstock.declare import load
-from penstock.errors import AppNotFound
+from penstock.declare.load import Reference
+from penstock.errors import AppNotFound, HandlerUnreachable
+
+
+def reference_to_object(one: object) -> Reference:
+    """Return a reference to an object that has a name at the top level of a module."""
+    for name in dict.fromkeys(["__main__", *sys.modules]):
+        module = sys.modules.get(name)
+        if not isinstance(module, ModuleType):
+            continue
+        attribute = next((key for key, value in [*vars(module).items()] if value is one), None)
+        path, spec = getattr(module, "__file__", None), getattr(module, "__spec__", None)
+        if attribute is not None and (name != "__main__" or path is not None):
+            return Reference(str(spec.name) if name == "__main__" and spec is not None else name, path, attribute)
+    raise HandlerUnreachable("Other processes cannot find this app: give it a name at the top level of a module.")
 
 
 def reference_of(app: object, functions: Sequence[Any]) -> str:

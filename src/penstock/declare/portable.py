@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from penstock.declare.around import PortableAround, portable_around
 from penstock.declare.load import Reference, reference_to
+from penstock.declare.relay import Relay, RelayReference
 from penstock.declare.retry_classes import RetryClasses, classes_of
-from penstock.declare.subscription import Handler, Policy, Subscription
+from penstock.declare.subscription import Function, Handler, Policy, Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class PortableSubscription:
     stream: str
     group: str
     policy: Policy
-    handlers: tuple[tuple[Reference, tuple[str, ...] | None, bool, bool], ...]
+    handlers: tuple[tuple[Reference | RelayReference, tuple[str, ...] | None, bool, bool], ...]
     path: tuple[str, ...]
     arguments: tuple[str, ...]
     modules: tuple[str, ...] = ()  # to import early, if installed
@@ -42,11 +43,13 @@ def portable(subscription: Subscription) -> PortableSubscription:
         subscription.stream,
         subscription.group,
         replace(policy, retry=policy.retry.without_classes()),
-        tuple(
-            (reference_to(one.function), one.types, one.wants_context, one.is_async) for one in subscription.handlers
-        ),
+        tuple((_reference(one.function), one.types, one.wants_context, one.is_async) for one in subscription.handlers),
         tuple(sys.path),
         tuple(sys.argv),
         retry_classes=classes_of(policy.retry),
         around=portable_around(subscription.around),
     )
+
+
+def _reference(function: Function) -> Reference | RelayReference:
+    return function.reference() if isinstance(function, Relay) else reference_to(function)

@@ -62,6 +62,7 @@ def _settlement(lease: Lease, work: Work, refused: Mapping[int, Failure], unavai
         dead={offsets[place]: why for place, why in work.dead.items()},
         released=frozenset(back),
         suspects={offsets[place]: why for place, why in work.suspects.items()},
+        skipped={offsets[place]: why for place, why in work.skipped.items()},
         upto=upto,
         unavailable=unavailable,
         event_effects=_effects(work, {*refused, *dependents}, partly=partly),

@@ -37,6 +37,7 @@ class Work:
     writers: dict[str, list[int]] = field(default_factory=dict)  # places of the events whose writes `written` holds
     emit: list[tuple[int, NewEvent]] = field(default_factory=list)
     suspects: dict[int, Failure] = field(default_factory=dict)  # called together; one of them is to blame
+    skipped: dict[int, str] = field(default_factory=dict)  # done, with the reason
     cancelled: dict[int, str] = field(default_factory=dict)  # events that should end, each with its error
     deaths: int = 0  # handler processes that stopped unexpectedly
     began: float | None = None  # when its first event went to a process that had loaded
@@ -50,6 +51,7 @@ class Work:
         self.failed |= report.failed
         self.dead |= report.dead
         self.suspects |= report.suspects
+        self.skipped |= report.skipped
         self.unavailable = report.unavailable or self.unavailable
         self.effects |= report.effects
         for key, written in report.state.items():

@@ -26,7 +26,7 @@ def settled(
     known = group.circuit
     is_probe = known is not None and known.probe == lease_id
     if unavailable is not None and (known is None or is_probe):
-        delay = next_delay(known.delay_seconds if known is not None else 0.0)
+        delay = next_delay(known.delay_seconds if known is not None else 0.0, unavailable.retry_after_seconds)
         tx.run(
             "circuit.open",
             group_id=group.group_id,

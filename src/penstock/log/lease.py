@@ -12,7 +12,7 @@ from typing import Any
 from penstock.core import limits
 from penstock.core.batch import Claimed, Event, Events
 from penstock.core.columns import Columns
-from penstock.core.event import parse_event_id
+from penstock.core.event import check_text, parse_event_id
 from penstock.core.lease import Effects, LeaseRow, Settled, Settlement, split_released
 from penstock.core.signals import Permanent, failure_of, is_a
 from penstock.errors import InvalidInput, NotInLease
@@ -122,6 +122,7 @@ class Lease:
         failed: Mapping[Any, Any] | None = None,
         dead: Mapping[Any, Any] | None = None,
         released: Iterable[Any] = (),
+        skipped: Mapping[Any, str] | None = None,
         state: Mapping[str, Mapping[str, Any]] | None = None,
         emit: Sequence[Mapping[str, Any]] = (),
         execute: Sequence[tuple[str, Sequence[Any]]] = (),
@@ -134,19 +135,21 @@ class Lease:
         `failed` and `dead` map event ids to errors (text or exceptions). `effects` maps event ids to their own
         `state`, `emit` and `execute`, so that a failing event loses only its own effects. `unavailable` is the error
         of a target that is down (text or an exception): it opens the circuit of the group, and becomes the error of the
-        `released` events. Events in `keep` still run: each goes on in a lease of its own, in `Settled.kept`.
+        `released` events. Events in `keep` still run: each goes on in a lease of its own, in `Settled.kept`. `skipped`
+        maps event ids to the reason why they needed no handling; they are done.
         """
         kept = {self._offset(one) for one in keep}
-        said = kept or failed or dead or released or state or emit or execute or effects or due_after_seconds
-        if not said and unavailable is None:  # the happy path: all of it is done
+        said = kept or failed or dead or released or skipped or state or emit or execute or effects
+        if not said and not due_after_seconds and unavailable is None:  # the happy path: all of it is done
             done = Settlement(upto=self._row.high, versions=self._versions)
             return settle.settle(self._store, self.id, self.token, done)
         back = {self._offset(one) for one in released}
         failing = {self._offset(one): error for one, error in (failed or {}).items()}
         burying = {self._offset(one): failure_of(error) for one, error in (dead or {}).items()}
         burying |= {offset: failure_of(error) for offset, error in failing.items() if is_a(error, Permanent)}
-        named = len(kept) + len(back) + len(failing) + len(dead or {})
-        if named != len(kept | back | failing.keys() | burying.keys()):
+        passed = {self._offset(one): check_text(why, "A reason") or "" for one, why in (skipped or {}).items()}
+        named = len(kept) + len(back) + len(failing) + len(dead or {}) + len(passed)
+        if named != len(kept | back | failing.keys() | burying.keys() | passed.keys()):
             raise NotInLease("An event is named with two outcomes.")
         checks.seconds(due_after_seconds, "due_after_seconds")
         upto, back = self.split(back, failing.keys() | burying.keys())
@@ -155,6 +158,7 @@ class Lease:
             dead=burying,
             released=frozenset(back),
             keep=frozenset(kept),
+            skipped=passed,
             upto=upto,
             due_after_seconds=due_after_seconds,
             unavailable=None if unavailable is None else failure_of(unavailable),
@@ -187,7 +191,7 @@ class Lease:
 
     def _keys(self, said: Settlement) -> dict[int, str | None] | None:
         """See `Settlement.keys`."""
-        named = {*said.failed, *said.dead, *said.released, *said.suspects}
+        named = {*said.failed, *said.dead, *said.released, *said.suspects, *said.skipped}
         if not (named and self._row.ordered and self._row.is_range and len(self.events)):
             return None
         offsets = self.events.offsets

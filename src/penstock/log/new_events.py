@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from penstock.core.event import EventColumns, EventFields, NewEvent, check_key, check_name, new_event, parse_event_id
+from penstock.core import codec
+from penstock.core.event import (
+    GIVEN_ID,
+    EventColumns,
+    EventFields,
+    NewEvent,
+    check_key,
+    check_name,
+    new_event,
+    parse_event_id,
+)
 from penstock.core.job import check_not_jobs
 from penstock.core.lanes import bucket_of
 from penstock.core.limits import APPEND_BATCH
@@ -24,8 +34,14 @@ def one(stream: str, fields: Mapping[str, Any], *, job: bool = False) -> tuple[N
     given = fields.get("event_id")
     known = {name: value for name, value in fields.items() if name != "event_id"}
     payload = known.pop("payload", None)
-    chosen = given is not None
-    return new_event(stream, payload, event_id=parse_event_id(given) if chosen else uuid7(), **known), chosen
+    if given is None:
+        return new_event(stream, payload, event_id=uuid7(), **known), False
+    event_id = parse_event_id(given)
+    if isinstance(given, str) and given != str(event_id):  # sent to targets as it was given
+        metadata = known.get("metadata") or {}
+        if isinstance(metadata, Mapping):
+            known["metadata"] = {**metadata, GIVEN_ID: codec.plain(given)}
+    return new_event(stream, payload, event_id=event_id, **known), True
 
 
 def emitted(item: Mapping[str, Any] | NewEvent) -> NewEvent:

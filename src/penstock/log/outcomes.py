@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from penstock.core import fingerprint
+from penstock.core import codec, fingerprint
 from penstock.core.delivery import Reason, State
 from penstock.core.group import Group
 from penstock.core.job import CANCELLED
@@ -160,6 +160,13 @@ def suspect(lease: LeaseRecord, failures: Mapping[int, Failure], now: datetime) 
         return unblamed(Reason.SUSPECT, why)._replace(outcome=outcome, part=parts[offset])
 
     return [Given(offset, now, fate(offset, why)) for offset, why in failures.items()]
+
+
+def skip(offset: int, reason: str, now: datetime) -> Given:
+    """Make the outcome of an event that needs no handling: PUBLISHED, with the reason."""
+    text = codec.error_text(reason)
+    fate = Fate(State.PUBLISHED, f"{Reason.SKIPPED}: {text}", 0, text, Reason.SKIPPED, "published")
+    return Given(offset, now, fate)
 
 
 def too_old(group: Group, created_at: datetime, now: datetime, why: Failure) -> Failure:

@@ -148,6 +148,8 @@ def _plain(said: Settlement) -> dict[str, Any]:
         more["unavailable"] = list(said.unavailable[:3])
     if said.suspects:
         more["suspects"] = failures(said.suspects)
+    if said.skipped:
+        more["skipped"] = {str(offset): reason for offset, reason in said.skipped.items()}
     return more | {
         "failed": failures(said.failed),
         "dead": failures(said.dead),

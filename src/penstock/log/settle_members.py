@@ -23,6 +23,7 @@ from penstock.log.outcomes import (
     count_wanted,
     fail,
     members_of,
+    skip,
     suspect,
     too_old,
     unblamed,
@@ -73,7 +74,7 @@ class MemberOutcomes:
         self.failed = {offset: fingerprint.complete(why) for offset, why in self.said.failed.items()}
         self.dead = {offset: fingerprint.complete(why) for offset, why in self.said.dead.items()}
         self.released = set(self.said.released)
-        named = [*self.failed, *self.dead, *self.released, *self.said.suspects, *self.said.keep]
+        named = [*self.failed, *self.dead, *self.released, *self.said.suspects, *self.said.keep, *self.said.skipped]
         wanted = {*named, *(self.said.event_effects if careful else ())}
         if len(named) != len({*named}):
             raise NotInLease("An event is named with two outcomes.")
@@ -87,7 +88,8 @@ class MemberOutcomes:
         self.known = self._known(wanted, careful)
         strangers |= wanted - self.known.keys()
         if self.upto is not None:
-            strangers |= {offset for offset in self.released | self.said.keep if offset > self.upto}
+            finished = self.released | self.said.keep | self.said.skipped.keys()
+            strangers |= {offset for offset in finished if offset > self.upto}
         if strangers:
             raise NotInLease(f"Not in the lease, or beyond its finished part: {sorted(strangers)[:10]}.")
 
@@ -146,7 +148,8 @@ class MemberOutcomes:
 
     def unsuccessful(self) -> set[int]:
         """Return every member that is not published, before effects are applied."""
-        return {one.offset for one in self._outcomes()} | self.said.keep
+        given = {one.offset for one in self._outcomes() if one.fate.state is not State.PUBLISHED}
+        return given | self.said.keep
 
     def write(self) -> Settled:
         """Write rows for failed and released members, and the unfinished end as one returned range."""
@@ -171,7 +174,8 @@ class MemberOutcomes:
             add_returned(self.tx, self.lease, upto, high, tail, due, Reason.RELEASED, self.now, because)
         failed = sum(one.fate.failures and one.fate.state is State.PENDING for one in given)
         dead = sum(one.fate.state is State.DEAD for one in given)
-        released = len(given) - failed - dead + tail
+        skipped = sum(one.fate.state is State.PUBLISHED for one in given)
+        released = len(given) - failed - dead - skipped + tail
         published = self.lease.members - failed - dead - released - len(self.said.keep)
         return Settled(published, failed, dead, released)
 
@@ -196,6 +200,7 @@ class MemberOutcomes:
         back = unblamed(Reason.RELEASED, self.said.unavailable)
         given |= {offset: Given(offset, self.now, back) for offset in self.released}
         given |= {one.offset: one for one in suspect(self.lease, self.said.suspects, self.now)}
+        given |= {offset: skip(offset, reason, self.now) for offset, reason in self.said.skipped.items()}
         if self.group.ordered and given:
             blocked = unblamed(Reason.BLOCKED)
             given |= {offset: Given(offset, self.now, blocked) for offset in self._blocked(given)}
@@ -204,7 +209,8 @@ class MemberOutcomes:
     def _blocked(self, given: Mapping[int, Given]) -> list[int]:
         """Return members that an unresolved event of their key holds back, whatever the caller reports."""
         halts = self.group.halts
-        stopped = {offset for offset, one in given.items() if one.fate.state is State.PENDING or halts}
+        states = {State.PENDING, State.DEAD} if halts else {State.PENDING}
+        stopped = {offset for offset, one in given.items() if one.fate.state in states}
         keys = sorted({key for o in stopped if (key := self.known[o].ordering_key) is not None})
         if not keys:
             return []
@@ -215,7 +221,7 @@ class MemberOutcomes:
         else:
             found = members_of(self.tx, self.group, self.lease, upto=upto, keys=keys)
             members = [(row.offset, row.ordering_key) for row in found]
-        return held_back(members, stopped, given.keys() - self.released)
+        return held_back(members, stopped, given.keys() - self.released - self.said.skipped.keys())
 
     def _failure(self, offset: int, failure: Failure) -> Given:
         return fail(self.group, self.known[offset], failure, self.now, self.jitter)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -91,7 +91,14 @@ class Context:
         return bool(self._scope.cancels[self._event._index])
 
     def emit(self, stream: str, payload: Any, **fields: Unpack[EventFields]) -> None:
-        """Append an event to a stream of the same log, in the settle's transaction; fields as in `log.append`."""
+        """Append an event to a stream of the same log, in the settle's transaction; fields as in `log.append`.
+
+        It inherits the trace context of the event that is handled, unless its metadata has one.
+        """
+        if self._event.has_notes and (trace := self._event.trace):
+            given = fields.get("metadata")
+            if given is None or isinstance(given, Mapping):
+                fields["metadata"] = {**trace, **(given or {})}
         # Check now, so that the handler fails and not the settle; copy, so that later changes do not matter.
         new, chosen = new_events.one(stream, {"payload": payload, **fields})
         self._record().emit.append((new, chosen))

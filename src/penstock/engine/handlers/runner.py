@@ -9,12 +9,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.core import codec
 from penstock.core.batch import Event, Events
 from penstock.core.event import NewEvent
 from penstock.core.lease import Failure
 from penstock.core.limits import HELD_PER_LEASE
 from penstock.core.retry import Retry
-from penstock.core.signals import Permanent, Unavailable, failure_of, is_a
+from penstock.core.signals import Permanent, Skipped, Unavailable, failure_of, is_a
 from penstock.declare.subscription import Handler, Subscription
 from penstock.engine.handlers.context import Context, Recorded, Scope
 from penstock.engine.handlers.key_turns import Turns
@@ -31,6 +32,7 @@ class Report:
     dead: dict[int, Failure] = field(default_factory=dict)
     unavailable: Failure | None = None
     suspects: dict[int, Failure] = field(default_factory=dict)  # called together; one of them is to blame
+    skipped: dict[int, str] = field(default_factory=dict)  # with the reason
     # Effects of the events that succeeded. State is merged by key, with its writers, until an event comes whose effects
     # the settle may refuse; from there on `effects` has all of them, event by event.
     effects: dict[int, Recorded] = field(default_factory=dict)
@@ -341,6 +343,10 @@ class Runner:
 
     def _failed(self, part: Part, index: int, error: BaseException | str) -> None:
         place = part.base + index
+        if is_a(error, Skipped):
+            part.report.skipped[place] = codec.error_text(error)
+            part.marks.events[place] = Mark.DONE
+            return
         self._unresolved(part, index)
         if is_a(error, Unavailable):
             part.report.unavailable = failure_of(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.declare.relay import Relay
 from penstock.declare.subscription import Subscription
 from penstock.engine.handlers.batch import runner_for
 from penstock.engine.handlers.life import SharedLife
@@ -17,6 +18,7 @@ class Inline:
         around = subscription.around
         self._life = SharedLife(around) if around.on_start or around.on_stop else None
         self._runner = runner_for(subscription)
+        self._relays = [one.function for one in subscription.handlers if isinstance(one.function, Relay)]
         self.marks = Marks(subscription.policy.concurrency, subscription.policy.batch_size)
 
     def start(self) -> bool:
@@ -31,7 +33,9 @@ class Inline:
         work.add(self._runner.run(Part(work.events, 0, work.marks, work.state, {}, work.token)))
 
     def stop(self) -> None:
-        """Close the event loop, and call `on_stop` after the last group."""
+        """Close the event loop and what publishers have opened, and call `on_stop` after the last group."""
         self._runner.close()
+        for relay in self._relays:
+            relay.close()
         if self._life is not None:
             self._life.stop()

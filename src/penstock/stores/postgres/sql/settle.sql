@@ -47,10 +47,12 @@ with r as materialized (
   {{outcomes}}
 ), written as (
   insert into penstock.deliveries ({{row_columns}}, attempts, failures, replays, available_at, lease, last_error, error_code,
-                                   reason, dead_at, suspect_part, updated_at, error_type, fingerprint, earlier_attempts)
+                                   reason, dead_at, published_at, suspect_part, updated_at, error_type, fingerprint,
+                                   earlier_attempts)
   select {{row_of_event}}, r.state, %(attempts)s, r.failures, %(replays)s, r.available_at,
-         case when r.state = 'DEAD' then %(lease)s::bigint end, r.error, r.code, r.reason, r.dead_at, r.part, %(now)s,
-         r.error_type, r.fingerprint,
+         case when r.state <> 'PENDING' then %(lease)s::bigint end, case when r.state <> 'PUBLISHED' then r.error end,
+         case when r.state <> 'PUBLISHED' then r.code end, r.reason, r.dead_at,
+         case when r.state = 'PUBLISHED' then %(now)s::timestamptz end, r.part, %(now)s, r.error_type, r.fingerprint,
          {{earlier_attempts}}
     from r cross join lateral (select * from penstock.events where "offset" = r."offset" offset 0) e
    where e.stream = %(stream)s
@@ -65,10 +67,12 @@ with r as materialized (
 ), written as (
   update penstock.deliveries d
      set state = r.state, claimed_at = null, claimed_by = null, lease = null, failures = d.failures + r.failures,
-         available_at = r.available_at, reason = r.reason, last_error = coalesce(r.error, d.last_error),
-         error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = %(now)s,
+         available_at = r.available_at, reason = r.reason, dead_at = r.dead_at, updated_at = %(now)s,
+         published_at = case when r.state = 'PUBLISHED' then %(now)s::timestamptz end,
+         last_error = case when r.state <> 'PUBLISHED' then coalesce(r.error, d.last_error) end,
+         error_code = case when r.state <> 'PUBLISHED' then coalesce(r.code, d.error_code) end,
          -- A part ends with a failure of its own; what died alone stays alone until it is resolved.
-         suspect_part = case when r.state = 'DEAD' then null when r.part is not null then r.part
+         suspect_part = case when r.state <> 'PENDING' then null when r.part is not null then r.part
                              when r.failures = 0 or d.suspect_part < 0 then d.suspect_part end,
          error_type = case when r.error is null then d.error_type else r.error_type end,
          fingerprint = case when r.error is null then d.fingerprint else r.fingerprint end

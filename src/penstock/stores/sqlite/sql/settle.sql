@@ -46,9 +46,10 @@ select count(*) as members from penstock_events e indexed by penstock_events_str
 -- name: settle.insert_rows
 -- Exceptions out of a range: each gets a row, born as the outcome of this open lease.
 insert into penstock_deliveries ({{row_columns}}, attempts, failures, replays, available_at, lease, last_error, error_code, reason,
-                                 dead_at, suspect_part, updated_at, error_type, fingerprint, earlier_attempts)
+                                 dead_at, published_at, suspect_part, updated_at, error_type, fingerprint, earlier_attempts)
 select {{row_of_event}}, r.state, :attempts, r.failures, :replays, r.available_at,
-       :lease, r.error, r.code, r.reason, r.dead_at, r.part, :now, r.error_type, r.fingerprint,
+       :lease, case when r.state <> 'PUBLISHED' then r.error end, case when r.state <> 'PUBLISHED' then r.code end,
+       r.reason, r.dead_at, case when r.state = 'PUBLISHED' then :now end, r.part, :now, r.error_type, r.fingerprint,
        {{earlier_attempts}}
   from (select json_extract(m.value, '$[0]') as "offset",
                {{fate_of}}) r
@@ -61,10 +62,12 @@ select {{row_of_event}}, r.state, :attempts, r.failures, :replays, r.available_a
 -- Exceptions out of a list. (The LIMIT keeps SQLite from looking for each row's outcome instead of each outcome's row.)
 update penstock_deliveries as d
    set state = r.state, claimed_at = null, claimed_by = null, failures = d.failures + r.failures,
-       available_at = r.available_at, reason = r.reason, last_error = coalesce(r.error, d.last_error),
-       error_code = coalesce(r.code, d.error_code), dead_at = r.dead_at, updated_at = :now,
+       available_at = r.available_at, reason = r.reason, dead_at = r.dead_at, updated_at = :now,
+       published_at = case when r.state = 'PUBLISHED' then :now end,
+       last_error = case when r.state <> 'PUBLISHED' then coalesce(r.error, d.last_error) end,
+       error_code = case when r.state <> 'PUBLISHED' then coalesce(r.code, d.error_code) end,
        -- A part ends with a failure of its own; what died alone stays alone until it is resolved.
-       suspect_part = case when r.state = 'DEAD' then null when r.part is not null then r.part
+       suspect_part = case when r.state <> 'PENDING' then null when r.part is not null then r.part
                            when r.failures = 0 or d.suspect_part < 0 then d.suspect_part end,
        error_type = case when r.error is null then d.error_type else r.error_type end,
        fingerprint = case when r.error is null then d.fingerprint else r.fingerprint end

@@ -1,0 +1,100 @@
+"""`Valkey`: publish to the streams of a Valkey or Redis server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.connect.per_process import PerProcess
+from penstock.core.urls import without_password
+from penstock.declare.publisher import OK, Message, Result
+
+HEADER = b"header:"  # begins the names of fields that are headers
+_UNAVAILABLE = ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
+_REFUSED = ("NOAUTH", "NOPERM", "WRONGPASS")
+
+
+class Valkey:
+    """Adds every message to a stream as one entry.
+
+    Its fields are `event_id`, `event_type`, `content_type`, `key` (if there is one), `payload`, and `header:NAME` for
+    each header. `max_length` trims the stream to about so many entries.
+    """
+
+    batch = 1_000
+
+    def __init__(
+        self, url: str, *, stream: str | None = None, max_length: int | None = None, timeout_seconds: float = 10.0
+    ) -> None:
+        self.topic = stream
+        self.target = without_password(url)
+        self._url = url
+        self._timeout = timeout_seconds
+        self._trim = () if max_length is None else ("MAXLEN", "~", max_length)
+        self._client: PerProcess[Any] = PerProcess(self._open, lambda client: client.close())
+
+    def _open(self) -> Any:
+        return connect(self._url, self._timeout)
+
+    def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
+        """Send all entries in one pipeline."""
+        import valkey
+
+        client = self._client.get()
+        pipeline = client.pipeline(transaction=False)
+        for message in messages:
+            pipeline.execute_command("XADD", message.topic, *self._trim, "*", *fields_of(message))
+        try:
+            answers = pipeline.execute(raise_on_error=False)
+        except (valkey.ConnectionError, valkey.TimeoutError) as error:
+            return [unavailable(error)] * len(messages)
+        if not any(isinstance(one, Exception) for one in answers):
+            return None
+        return [_result(one) for one in answers]
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.drop()
+
+
+def connect(url: str, timeout: float) -> Any:
+    """Make a client that repeats nothing by itself."""
+    import valkey
+    from valkey.backoff import NoBackoff
+    from valkey.retry import Retry
+
+    return valkey.Valkey.from_url(
+        url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0)
+    )
+
+
+def fields_of(message: Message) -> list[str | bytes]:
+    """Return the fields of an entry, flat."""
+    fields: list[str | bytes] = ["event_id", message.id, "event_type", message.type]
+    fields += ["content_type", message.content_type]
+    if message.key is not None:
+        fields += ["key", message.key]
+    for name, value in message.headers:
+        fields += [HEADER + name.encode(), value]
+    return [*fields, "payload", message.payload]
+
+
+def unavailable(error: Exception) -> Result:
+    """Return the result of a server that cannot be reached, or lets nobody in."""
+    text = str(error)
+    refused = text.startswith(_REFUSED) or "AuthenticationError" in type(error).__name__
+    return Result.unavailable("refused_credentials" if refused else "unreachable", text)
+
+
+def _result(answer: Any) -> Result:
+    if not isinstance(answer, Exception):
+        return OK
+    text = str(answer)
+    if type(answer).__name__ in ("BusyLoadingError", "ReadOnlyError", "OutOfMemoryError", "ConnectionError"):
+        return Result.unavailable("unavailable", text)
+    if text.startswith(_REFUSED) or "NoPermission" in type(answer).__name__ or "Auth" in type(answer).__name__:
+        return unavailable(answer)
+    code = text.partition(" ")[0]
+    if code in _UNAVAILABLE:
+        return Result.unavailable(code.lower(), text)
+    return Result.retry(code.lower() if code.isupper() else "refused", text)

@@ -1,0 +1,1 @@
+"""Publish over HTTP: signed CloudEvents."""

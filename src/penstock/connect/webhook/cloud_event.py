@@ -1,0 +1,90 @@
+"""CloudEvents 1.0 over HTTP: the whole event as JSON (structured), or its attributes as headers (binary)."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from urllib.parse import quote
+
+import orjson
+
+from penstock.connect.encoded import as_json, base64_text
+from penstock.declare.publisher import Message
+
+# What belongs to the connection or to us, and cannot be set by a producer.
+RESERVED = frozenset(
+    [
+        "connection",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "webhook-id",
+        "webhook-timestamp",
+        "webhook-signature",
+    ]
+)
+_TRACE = ("traceparent", "tracestate")  # the extension for distributed tracing
+_PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
+
+Pair = tuple[bytes, bytes]
+
+
+def attributes(message: Message, source: str) -> dict[str, str]:
+    """Return the attributes of an event."""
+    found = {
+        "specversion": "1.0",
+        "id": message.id,
+        "source": source,
+        "type": message.type,
+        "time": message.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+    }
+    if message.key is not None:
+        found["partitionkey"] = message.key
+    for name, value in message.headers:
+        if name.lower() in _TRACE and isinstance(value, str):
+            found[name.lower()] = value
+    return found
+
+
+def structured(message: Message, source: str) -> tuple[list[Pair], bytes]:
+    """Return the headers and the body of an event as one JSON object."""
+    data = as_json(message)
+    body = orjson.dumps(
+        {
+            **attributes(message, source),
+            "datacontenttype": message.content_type,
+            **({"data_base64": base64_text(message.payload)} if data is None else {"data": data}),
+        }
+    )
+    return [(b"content-type", b"application/cloudevents+json")], body
+
+
+def binary(message: Message, source: str) -> tuple[list[Pair], bytes]:
+    """Return the attributes of an event as headers, and its payload as it is."""
+    found = attributes(message, source)
+    headers = [
+        (f"ce-{name}".encode(), quote(value, safe=_PRINTABLE).encode())
+        for name, value in found.items()
+        if name not in _TRACE
+    ]
+    return [(b"content-type", message.content_type.encode()), *headers], message.payload
+
+
+def own_headers(message: Message) -> list[Pair]:
+    """Return the headers of the message; `ValueError` if one cannot be sent over HTTP."""
+    pairs = []
+    for name, value in message.headers:
+        if name.lower() in RESERVED or name.lower().startswith("ce-"):
+            raise ValueError(f"the header {name!r} belongs to the connection or to CloudEvents")
+        if not name.isascii() or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+            raise ValueError(f"{name!r:.80} cannot be the name of an HTTP header")
+        raw = value.encode() if isinstance(value, str) else value
+        if any(code < 0x20 and code != 0x09 for code in raw) or raw != raw.strip():
+            raise ValueError(f"the value of {name!r:.80} cannot be sent as an HTTP header")
+        pairs.append((name.encode(), raw))
+    return pairs

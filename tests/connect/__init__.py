@@ -1,0 +1,1 @@
+"""Publishers, sources and imports, against real servers."""

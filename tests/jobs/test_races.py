@@ -154,7 +154,7 @@ def test_a_job_of_a_lost_lease_that_does_not_listen_ends_with_its_process(
     assert [words[1] for words in read_notes(notes)] == ["began", "began", "ended"]
 
 
-@pytest.mark.shows("J03", "J13")
+@pytest.mark.shows("J03")
 def test_a_settle_that_is_refused_gives_the_lease_back_and_ends_what_runs(
     log: penstock.Log, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

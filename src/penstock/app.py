@@ -12,9 +12,10 @@ from penstock.declare.pipeline import Pipeline
 from penstock.declare.query import Query
 from penstock.declare.subscription import Subscription
 from penstock.engine.drain import Served
+from penstock.engine.ingest.engine import IngestOutcome
 from penstock.engine.outcome import Outcome
 from penstock.errors import InvalidInput, UnknownGroup
-from penstock.launch import Launch, Submit, launch, run_locally
+from penstock.launch import Launch, Submit, ingest_only, launch, run_locally
 from penstock.log.log import Log
 from penstock.log.open import open_log
 
@@ -81,6 +82,11 @@ class App(Declarations):
         if not jobs:
             raise InvalidInput(f"The app {self.name!r} declares no jobs.")
         return run_locally(self, [], jobs, Launch("local", until_drained, processes), concurrency)
+
+    def run_ingests(self, *, until_drained: bool = False) -> IngestOutcome:
+        """Ingest from all sources until Ctrl-C or SIGTERM, or, with `until_drained`, until they have nothing more."""
+        check_not_loading()
+        return ingest_only(self, until_drained)
 
     def _check_groups(self, groups: Sequence[str] | None) -> None:
         known = self.groups

@@ -132,6 +132,13 @@ class InvalidPublisher(InvalidInput):
     hint = "docs/how-to/publishers.md shows one; penstock.testing.check_publisher tests yours."
 
 
+class InvalidSource(InvalidInput):
+    """A source is a penstock.connect.ValkeyStream or KafkaTopic; `map` is a plain function of an entry."""
+
+    code = "invalid_source"
+    hint = "docs/how-to/ingest.md shows what app.ingest takes."
+
+
 class InvalidHook(InvalidInput):
     """A middleware takes (call, event, ctx) and uses call() at most once; on_start and on_stop take nothing."""
 
@@ -456,6 +463,23 @@ class Pruned(PenstockError):
 
     code = "pruned"
     hint = "Rewind to a later position, or replay from the archive."
+
+
+class PositionLost(PenstockError):
+    """The source does not have the position that is to be read next: it was deleted, or the source is another one."""
+
+    code = "position_lost"
+    hint = (
+        "Find out what was deleted; then remove the part's row from ingest_positions, and reading begins at `start`, "
+        "or set its position yourself."
+    )
+
+
+class SourceUnavailable(PenstockError):
+    """The source cannot be reached, or refuses us; ingest tries again until it answers."""
+
+    code = "source_unavailable"
+    hint = "Check its address, whether it runs, and what it lets this user do."
 
 
 class CommitUnknown(PenstockError):

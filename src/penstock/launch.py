@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from penstock.declare.ingest import Ingest
 from penstock.declare.job import JobType, ScheduledJob, scheduled
 from penstock.declare.locate import reference_of
 from penstock.declare.pipeline import Pipeline, check_local
 from penstock.declare.query import Query
 from penstock.declare.subscription import Subscription
+from penstock.engine.ingest.engine import IngestOutcome, run_ingest
 from penstock.engine.outcome import Outcome, check_processes
 from penstock.errors import InvalidInput
 from penstock.log.log import Log
@@ -22,6 +24,7 @@ class App(Protocol):
     url: str | None
     jobs: list[JobType]
     schedules: list[ScheduledJob]
+    ingests: list[Ingest]
 
     def open(self) -> Log: ...
     def chosen(self, groups: Sequence[str] | None = None) -> list[Subscription]: ...
@@ -84,6 +87,14 @@ def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
             spark=how.spark,
             until_drained=how.until_drained,
         )
+
+
+def ingest_only(app: App, until_drained: bool) -> IngestOutcome:
+    """Run the ingests of an app, and nothing else of it."""
+    if not app.ingests:
+        raise InvalidInput(f"The app {app.name!r} ingests nothing.")
+    with app.open() as log:
+        return run_ingest(log, app.ingests, until_drained=until_drained, app=app.name)
 
 
 def run_locally(

@@ -25,6 +25,7 @@ FAMILIES = (
     "jobs",
     "job_types",
     "schedules",
+    "ingest",
     "serve",
     "operate",
     "readers",

@@ -8,22 +8,28 @@ if TYPE_CHECKING:
     from penstock.connect.callable import Callable
     from penstock.connect.json_lines import JsonLines
     from penstock.connect.kafka import Kafka
+    from penstock.connect.kafka_topic import KafkaTopic
     from penstock.connect.nats import Nats
     from penstock.connect.valkey import Valkey
+    from penstock.connect.valkey_stream import ValkeyStream
     from penstock.connect.webhook.publisher import Webhook
     from penstock.connect.webhook.signature import verify as verify_webhook
+    from penstock.core.entry import Entry
     from penstock.declare.publisher import OK, Message, Publisher, Result
 
 __all__ = [
     "OK",
     "Callable",
+    "Entry",
     "JsonLines",
     "Kafka",
+    "KafkaTopic",
     "Message",
     "Nats",
     "Publisher",
     "Result",
     "Valkey",
+    "ValkeyStream",
     "Webhook",
     "http",
     "verify_webhook",
@@ -32,13 +38,16 @@ __all__ = [
 _MODULES = {
     "OK": "penstock.declare.publisher",
     "Callable": "penstock.connect.callable",
+    "Entry": "penstock.core.entry",
     "JsonLines": "penstock.connect.json_lines",
     "Kafka": "penstock.connect.kafka",
+    "KafkaTopic": "penstock.connect.kafka_topic",
     "Message": "penstock.declare.publisher",
     "Nats": "penstock.connect.nats",
     "Publisher": "penstock.declare.publisher",
     "Result": "penstock.declare.publisher",
     "Valkey": "penstock.connect.valkey",
+    "ValkeyStream": "penstock.connect.valkey_stream",
     "Webhook": "penstock.connect.webhook.publisher",
 }
 

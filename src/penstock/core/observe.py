@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.core.batch import Events
+from penstock.core.ingested import Ingested
 from penstock.core.lease import Failure, Settled
 
 logger = logging.getLogger("penstock")
@@ -72,6 +73,30 @@ class StoreAway:
 
 
 @dataclass(frozen=True, slots=True)
+class EntriesIngested:
+    """A batch of entries of a source (`source > stream`) was committed; `gone` are entries deleted at the source."""
+
+    name: str
+    counts: Ingested
+    gone: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOvertaken:
+    """A batch of entries was not stored, because another ingester went on or may have taken it over."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAway:
+    """A source could not be reached; reading from it is retried."""
+
+    name: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
 class RunBegan:
     """An engine started to work for these groups."""
 
@@ -117,6 +142,9 @@ Observed = (
     | EventsFailed
     | ProcessesDied
     | StoreAway
+    | EntriesIngested
+    | BatchOvertaken
+    | SourceAway
     | RunBegan
     | RunProgressed
     | RunStopping

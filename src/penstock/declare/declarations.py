@@ -1,4 +1,4 @@
-"""`Declarations`: the handlers, publishers, pipelines, queries and jobs of an app. Declaring touches no database."""
+"""`Declarations`: the handlers, publishers, sources, pipelines, queries and jobs of an app, made without a database."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from penstock.core.event import check_name
 from penstock.core.job import HEARTBEAT_SECONDS, LEASE_SECONDS, QUEUE
 from penstock.core.retry import Retry
 from penstock.declare.around import Around, hook_of
+from penstock.declare.ingest import Ingest, Map
 from penstock.declare.job import JobPolicy, JobType, ScheduledJob, job_type_of, scheduled_job_of
 from penstock.declare.kinds import check_free
 from penstock.declare.pipeline import Pipeline, Sink
 from penstock.declare.publisher import Publisher
 from penstock.declare.query import Query
 from penstock.declare.relay import Relay
+from penstock.declare.source import Source
 from penstock.declare.subscription import Function, Handler, Policy, Subscription, handler_of
 from penstock.errors import PolicyConflict
 
@@ -35,6 +37,7 @@ class Declarations:
         self.queries: list[Query] = []
         self.jobs: list[JobType] = []
         self.schedules: list[ScheduledJob] = []
+        self.ingests: list[Ingest] = []
         self.around = Around()
 
     def middleware(self, function: F) -> F:
@@ -176,6 +179,18 @@ class Declarations:
         relay.found_in(self, len(self.subscriptions))
         handler = Handler(relay, check_patterns(types), wants_context=False, is_async=False)
         self.subscriptions.append(Subscription(stream, group, policy, [handler]))
+
+    def ingest(self, source: Source, *, into: str, map: Map | None = None) -> None:
+        """Append the entries of another system's stream to the stream `into`, each of them once.
+
+        `map` is a function of an entry (`penstock.connect.Entry`) that returns the fields of an event as `append_many`
+        takes them, or None to drop the entry; without it the source's own rules apply. What cannot become an event goes
+        to the stream `<into>.rejected`, with its position and the reason.
+        """
+        made = Ingest(source, into, map)
+        if any(one.source.name == made.source.name for one in self.ingests):
+            raise PolicyConflict(f"{made.source.name} is ingested twice: give one of them another group.")
+        self.ingests.append(made)
 
     def job(
         self,

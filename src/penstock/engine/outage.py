@@ -13,18 +13,19 @@ from penstock.errors import AWAY, LeaseLost, PenstockError
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock")
-_PAUSE_SECONDS = (0.1, 5.0)  # between retries: first and longest; it doubles
+PAUSE_SECONDS = (0.1, 5.0)  # between retries: first and longest; it doubles
 _LOG_SECONDS = 30.0  # between two log lines about the same error
 
 
 class Outage:
-    """The log lines about an outage of the database: when it begins, when its error changes, every 30 s, when it ends.
+    """The log lines about an outage: when it begins, when its error changes, every 30 s, and when it ends.
 
     Many threads notice the same outage; only one of them logs it.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, what: str = "the database") -> None:
         self._now = now
+        self._what = what
         self._lock = threading.Lock()
         self._began: float | None = None
         self._logged: dict[str, float] = {}  # when, by error code
@@ -39,24 +40,24 @@ class Outage:
             if now < self._logged.get(error.code, -_LOG_SECONDS) + _LOG_SECONDS:
                 return
             self._logged[error.code] = now
-        logger.warning("%s: waiting for the database: %s", name, error)
+        logger.warning("%s: waiting for %s: %s", name, self._what, error)
 
     def is_over(self, name: str) -> None:
         """Log the end, once: something that had failed worked."""
         with self._lock:
             began, self._began = self._began, None
         if began is not None:
-            logger.warning("%s: the database is back after %.1f s", name, self._now() - began)
+            logger.warning("%s: %s is back after %.1f s", name, self._what, self._now() - began)
 
 
-_outage = Outage()  # shared by all threads of this process
+database = Outage()  # shared by all threads of this process
 
 
 def patiently(
-    do: Callable[[], T], name: str, observers: Observers, stopping: threading.Event, outage: Outage = _outage
+    do: Callable[[], T], name: str, observers: Observers, stopping: threading.Event, outage: Outage = database
 ) -> T | None:
     """Retry until it works; `do` must be safe to repeat. None if the lease is lost, or when stopped."""
-    pause, most = _PAUSE_SECONDS
+    pause, most = PAUSE_SECONDS
     failed = False
     while True:
         try:
@@ -78,7 +79,7 @@ def patiently(
             return done
 
 
-def try_once(do: Callable[[], T], name: str, outage: Outage = _outage) -> T | None:
+def try_once(do: Callable[[], T], name: str, outage: Outage = database) -> T | None:
     """Try once; None, and a log line, if the database is unreachable."""
     try:
         return do()

@@ -52,6 +52,7 @@ from penstock.log.cancel import Cancelled
 from penstock.log.circuit import OpenCircuit
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
+from penstock.log.ingest import Ingests
 from penstock.log.jobs import beat, finish, lifetime, retention, schedules, submit, types
 from penstock.log.jobs import cancel as job_cancel
 from penstock.log.jobs import look as jobs
@@ -84,6 +85,7 @@ class Log:
         self._claims = Claims(store, self._bookkeeping)
         self._held_jobs = HeldJobs()
         self.job_claims = JobClaims(store, self._claims, self._held_jobs)
+        self.ingests = Ingests(store)
 
     def __enter__(self) -> Self:
         return self

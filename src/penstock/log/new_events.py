@@ -51,7 +51,7 @@ def emitted(item: Mapping[str, Any] | NewEvent) -> NewEvent:
     if not isinstance(item, Mapping):
         raise InvalidInput("An emitted event must be a mapping with stream, payload and type.")
     fields = {name: value for name, value in item.items() if name != "stream"}
-    _check_fields(fields)
+    check_fields(fields)
     return one(check_name(item.get("stream"), "stream"), fields)[0]
 
 
@@ -75,7 +75,7 @@ def one_by_one(stream: str, items: Iterable[Mapping[str, Any]], *, job: bool = F
     ours = True
     for position, item in enumerate(items):
         try:
-            _check_fields(item)
+            check_fields(item)
             event, chosen = one(stream, item, job=job)
         except InvalidInput as error:
             raise type(error)(f"Event {position}: {error.message}") from error
@@ -105,7 +105,8 @@ def _columns(stream: str, items: list[Any]) -> EventColumns | None:
     return EventColumns(stream, uuid7_many(len(items)), types, payloads, keys, buckets)
 
 
-def _check_fields(item: Any) -> None:
+def check_fields(item: Any) -> None:
+    """`InvalidInput` if this is not a mapping of the fields of an event; `MissingField` if it has no payload."""
     if not isinstance(item, Mapping):
         raise InvalidInput(f"an event must be a mapping, not {type(item).__name__}.")
     odd = item.keys() - FIELDS

@@ -254,3 +254,18 @@ class GroupName(Protocol):
 
     stream: str
     group_name: str
+
+
+class IngestPosition(Protocol):
+    """`ingest.positions`: how far a part of a source has been read."""
+
+    part: str
+    position: int
+
+
+class IngestRange(Protocol):
+    """`ingest.unacknowledged`: a range of remembered entries."""
+
+    id: int
+    low: bytes
+    high: bytes

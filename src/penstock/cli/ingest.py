@@ -1,0 +1,48 @@
+"""`penstock ingest`: read other systems' streams into the log, in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli import output
+from penstock.cli.command import OPERATE, command, root
+from penstock.cli.failures import FAILED
+from penstock.cli.session import Session
+
+if TYPE_CHECKING:
+    from penstock.engine.ingest.engine import IngestOutcome
+
+
+@command(root, "ingest", panel=OPERATE, example="penstock ingest app.py --until-drained")
+def ingest(
+    session: Session,
+    *,
+    app: Annotated[str, typer.Argument(metavar="APP", help="file.py, file.py:name or module:name.")],
+    until_drained: Annotated[
+        bool, typer.Option("--until-drained", help="End when the sources have nothing more.", show_default=False)
+    ] = False,
+) -> None:
+    """Ingest from the sources of an app until Ctrl-C or SIGTERM; a second one exits at once."""
+    from penstock.app import App
+    from penstock.cli.run import own_output
+    from penstock.cli.run_lines import life_shown, warnings_shown
+    from penstock.declare.load import load_object
+
+    with own_output(session), warnings_shown(session.json_lines):
+        declared: App = load_object(app, App)
+        declared.url = session.named_url or declared.url
+        with contextlib.nullcontext() if session.quiet else life_shown("ingest", session.json_lines):
+            outcome = declared.run_ingests(until_drained=until_drained)
+    if session.as_json:
+        output.write_json(_document(outcome))
+    else:
+        output.console().print(output.plain(outcome.line()), soft_wrap=True)
+    if outcome.paused:
+        raise typer.Exit(FAILED)
+
+
+def _document(outcome: IngestOutcome) -> dict[str, Any]:
+    return {"seconds": round(outcome.seconds, 3), "sources": outcome.sources, "failed": outcome.paused}

@@ -1,0 +1,228 @@
+"""The reader of a Kafka topic: partitions come from the group, positions from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from penstock.connect.entry_fields import text_or_bytes
+from penstock.core.entry import Entry
+from penstock.core.ingested import Ingested, Move
+from penstock.declare.source import SourceBatch
+from penstock.errors import InvalidSource, MissingDependency, PositionLost, SourceUnavailable
+from penstock.log.ingest import Ingests
+
+if TYPE_CHECKING:
+    from penstock.connect.kafka_topic import KafkaTopic
+
+_LINGER_SECONDS = 0.005  # for messages that follow the first of a batch
+_LOST = ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE")
+_PASSES = ("_MAX_POLL_EXCEEDED",)  # the group gave our partitions away, and gives others back
+
+
+class KafkaReader:
+    """A member of the group."""
+
+    def __init__(self, options: KafkaTopic, config: Mapping[str, Any], ingests: Ingests) -> None:
+        self._options = options
+        self._ingests = ingests
+        self._positions: dict[int, int] = {}  # of the partitions that are ours: as stored, and read up to there
+        self._ends: dict[int, int] = {}  # where a partition had nothing more
+        self._joined = False
+        self._trouble: Exception | None = None  # in a callback
+        self._brokers_down = False
+        self._consumer = self._connect(config)
+        try:
+            self.source = options.given_name or f"kafka:{self._cluster()}:{options.topic}:{options.group}"
+            callbacks = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._revoked}
+            self._consumer.subscribe([options.topic], **callbacks)
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, config: Mapping[str, Any]) -> Any:
+        try:
+            from confluent_kafka import Consumer, KafkaException
+        except ImportError as error:
+            needs = "Reading from Kafka needs the package confluent-kafka: pip install penstock[kafka]."
+            raise MissingDependency(needs) from error
+        settings = {
+            "log_level": 0,  # what fails is said by the ingester
+            "partition.assignment.strategy": "range,roundrobin",
+            **config,
+            "bootstrap.servers": self._options.servers,
+            "group.id": self._options.group,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",  # nobody decides for us where to read
+            "error_cb": self._error,
+        }
+        try:
+            return Consumer(settings)
+        except KafkaException as error:
+            raise InvalidSource(f"{self._options.name}: {error.args[0].str()}") from None
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Whatever the brokers or the network do is a `SourceUnavailable`."""
+        from confluent_kafka import KafkaException
+
+        try:
+            yield
+        except KafkaException as error:
+            raise SourceUnavailable(f"{self._options.name}: {error.args[0].str()}") from error
+
+    def _cluster(self) -> str:
+        """Return the id of the cluster; `SourceUnavailable` if it does not answer, or has no such topic."""
+        with self._asking():
+            found = self._consumer.list_topics(self._options.topic, timeout=self._options.timeout_seconds)
+        topic = found.topics[self._options.topic]
+        if topic.error is not None:
+            raise SourceUnavailable(f"{self._options.name}: {topic.error.str()}")
+        return found.cluster_id or self._options.servers
+
+    def _error(self, error: Any) -> None:
+        """Note that no broker can be reached; librdkafka goes on trying by itself."""
+        self._brokers_down = self._brokers_down or error.name() == "_ALL_BROKERS_DOWN" or bool(error.fatal())
+
+    # --- partitions ----------------------------------------------------------------------------------------------
+
+    def _assigned(self, consumer: Any, partitions: Sequence[Any]) -> None:
+        """Read the partitions that the group gives us from where the log is."""
+        try:
+            self._place([one.partition for one in partitions])
+            self._joined = True
+        except Exception as error:  # librdkafka would not know what to do with it
+            self._trouble = error
+            self._positions.clear()
+            consumer.assign([])
+
+    def _revoked(self, consumer: Any, partitions: Sequence[Any]) -> None:
+        self._joined = False
+        for one in partitions:
+            self._positions.pop(one.partition, None)
+            self._ends.pop(one.partition, None)
+
+    def _place(self, numbers: Sequence[int]) -> None:
+        """Begin to read these partitions, and no others, at their stored positions."""
+        from confluent_kafka import TopicPartition
+
+        self._positions.clear()
+        self._ends.clear()
+        bounds = {number: self._bounds(number) for number in numbers}
+        stored = self._ingests.positions(self.source)
+        end = self._options.start == "end"
+        new = {str(number): bounds[number][end] for number in numbers if str(number) not in stored}
+        if new:
+            stored = self._ingests.begin(self.source, new)
+        for number, (low, high) in bounds.items():
+            position = stored[str(number)]
+            if not low <= position <= high:
+                raise PositionLost(
+                    f"{self._options.name}: partition {number} is to be read from {position}, and has {low} to {high}."
+                )
+        self._positions = {number: stored[str(number)] for number in numbers}
+        topic = self._options.topic
+        with self._asking():
+            self._consumer.assign([TopicPartition(topic, one, at) for one, at in self._positions.items()])
+
+    def _bounds(self, number: int) -> tuple[int, int]:
+        """Return the first position of a partition, and the one behind its last."""
+        from confluent_kafka import TopicPartition
+
+        timeout = self._options.timeout_seconds
+        with self._asking():
+            found = self._consumer.get_watermark_offsets(TopicPartition(self._options.topic, number), timeout=timeout)
+        if found is None:
+            raise SourceUnavailable(f"{self._options.name}: partition {number} does not answer.")
+        return int(found[0]), int(found[1])
+
+    # --- reading -------------------------------------------------------------------------------------------------
+
+    def read(self, seconds: float) -> SourceBatch | None:
+        """Return messages of our partitions, and how far they bring each of them."""
+        with self._asking():
+            first = self._consumer.poll(seconds)
+            more = self._consumer.consume(self._options.batch - 1, _LINGER_SECONDS) if first is not None else []
+        self._check_trouble()
+        entries: list[Entry] = []
+        reached: dict[int, int] = {}
+        for message in [first, *more] if first is not None else ():
+            number = message.partition()
+            if message.error() is not None:
+                self._heard(message.error(), number, message.offset(), reached)
+            elif number in self._positions and message.offset() >= reached.get(number, self._positions[number]):
+                entries.append(_entry(message))
+                reached[number] = message.offset() + 1
+                self._ends.pop(number, None)
+        moves = [Move(str(one), self._positions[one], at) for one, at in reached.items() if one in self._positions]
+        return SourceBatch(entries, moves) if moves else None
+
+    def _check_trouble(self) -> None:
+        trouble, self._trouble = self._trouble, None
+        if trouble is not None:
+            raise trouble
+        if self._brokers_down:
+            self._brokers_down = False
+            self._cluster()  # it may have been an idle connection
+
+    def _heard(self, error: Any, number: int, offset: int, reached: dict[int, int]) -> None:
+        """Follow what the consumer says instead of a message."""
+        name = error.name()
+        if name == "_PARTITION_EOF":
+            if number in self._positions:
+                self._ends[number] = offset
+                if offset > reached.get(number, self._positions[number]):
+                    reached[number] = offset  # what is between was compacted, or is a transaction's own
+        elif name in _LOST:
+            self._place([*self._positions])  # says what is lost
+        elif name not in _PASSES:
+            raise SourceUnavailable(f"{self._options.name}: {error.str()}")
+
+    # --- after the commit ----------------------------------------------------------------------------------------
+
+    def acknowledge(self, batch: SourceBatch, ingested: Ingested) -> None:
+        """Let the group's offsets follow; the log does not need them."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        assert not hasattr(batch.mark, "ids")
+        topic = self._options.topic
+        for move in batch.mark:
+            self._positions[int(move.part)] = move.position
+        with suppress(KafkaException):
+            offsets = [TopicPartition(topic, int(move.part), move.position) for move in batch.mark]
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+
+    def overtaken(self, batch: SourceBatch) -> None:
+        """Read on from where the log is."""
+        self._place([*self._positions])
+
+    def rest(self, idle: bool) -> None:
+        """Nothing to do: positions are single rows."""
+
+    def drained(self) -> bool:
+        """Whether every partition of ours had nothing more when it was last heard of."""
+        return self._joined and all(one in self._ends for one in self._positions)
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+
+def _entry(message: Any) -> Entry:
+    position = f"{message.topic()}/{message.partition()}:{message.offset()}"
+    entry = Entry(position, message.key(), message.value(), timestamp=_time(*message.timestamp()))
+    try:
+        entry.headers = [(name, text_or_bytes(value)) for name, value in message.headers() or ()]
+    except UnicodeDecodeError as error:  # names are bytes to the broker
+        entry.error = error
+    return entry
+
+
+def _time(kind: int, ms: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC) if kind else None
+    except (ValueError, OverflowError, OSError):  # whatever a producer wrote there
+        return None

@@ -1,0 +1,62 @@
+"""The source contract: what an ingester reads from, and what it gets.
+
+A source is an object with `open(ingests)`, which connects and returns a reader. A reader's batch has a mark, which says
+what is stored with its events: positions that are compared and set (`Move`s), or the ids of entries (`EntryBatch`). The
+ingester stores both in one transaction, and then tells the reader to acknowledge the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from penstock.core.entry import Entry
+from penstock.core.ingested import EntryBatch, Ingested, Move
+from penstock.log.ingest import Ingests
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """What a reader has read at once."""
+
+    entries: Sequence[Entry]
+    mark: Sequence[Move] | EntryBatch
+    gone: int = 0  # entries that were pending, but deleted at the source
+
+
+class Reader(Protocol):
+    """An open source, used by one thread. Whatever its server does to it is a `SourceUnavailable`."""
+
+    source: str  # its name in the log: the same in every process, and of no other source
+
+    def read(self, seconds: float) -> SourceBatch | None:
+        """Return the next batch; None if there is nothing for about so long. A `PositionLost` ends this source."""
+
+    def acknowledge(self, batch: SourceBatch, ingested: Ingested) -> None:
+        """The batch is committed: tell the source."""
+
+    def overtaken(self, batch: SourceBatch) -> None:
+        """The batch was not stored, because another ingester went on: begin again where the log is."""
+
+    def rest(self, idle: bool) -> None:
+        """Do what is to be done now and then. Called after every batch, and when there is nothing to read (`idle`)."""
+
+    def drained(self) -> bool:
+        """Return whether the source has nothing more at this moment."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A stream of another system. It holds no connection, and its `repr` no password."""
+
+    name: str  # what it is called in logs
+
+    def open(self, ingests: Ingests) -> Reader:
+        """Connect; `SourceUnavailable` if that fails."""
+
+    def fields_of(self, entry: Entry) -> Mapping[str, Any] | None:
+        """Return the fields of the entry's event as for `append_many`; None drops it."""

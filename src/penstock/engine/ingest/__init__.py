@@ -1,0 +1,1 @@
+"""Ingest: read other systems' streams into the log."""

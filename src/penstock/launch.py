@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, NamedTuple, Protocol
 
+from penstock.connect.files import Files
 from penstock.declare.ingest import Ingest
 from penstock.declare.job import JobType, ScheduledJob, scheduled
 from penstock.declare.locate import reference_of
@@ -89,12 +91,20 @@ def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
         )
 
 
-def ingest_only(app: App, until_drained: bool) -> IngestOutcome:
-    """Run the ingests of an app, and nothing else of it."""
+def ingest_only(app: App, until_drained: bool, master: str | None) -> IngestOutcome:
+    """Run the ingests of an app, and nothing else of it; files are read by Spark."""
     if not app.ingests:
         raise InvalidInput(f"The app {app.name!r} ingests nothing.")
-    with app.open() as log:
-        return run_ingest(log, app.ingests, until_drained=until_drained, app=app.name)
+    with app.open() as log, ExitStack() as stack:
+        ingests = list(app.ingests)
+        if any(isinstance(one.source, Files) for one in ingests):
+            from penstock.spark.files import on_spark
+            from penstock.spark.run import Submit as SparkSubmit
+            from penstock.spark.run import session_for
+
+            session = stack.enter_context(session_for(None, SparkSubmit(master), app.name, log.store.url))
+            ingests = [on_spark(one, log, session) if isinstance(one.source, Files) else one for one in ingests]
+        return run_ingest(log, ingests, until_drained=until_drained, app=app.name)
 
 
 def run_locally(

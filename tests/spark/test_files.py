@@ -51,7 +51,7 @@ def numbers(log: penstock.Log, stream: str = "clicks") -> list[int]:
 
 
 def staged(log: penstock.Log) -> int:
-    with raw(log) as sql:
+    with raw(log.store.url) as sql:
         return int(sql("select count(*) from penstock.staged")[0][0])
 
 

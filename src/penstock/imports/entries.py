@@ -1,4 +1,4 @@
-"""Make events of a source's entries: checked as every append is, and rejected with a reason where they cannot be one."""
+"""Make events of a source's entries: checked as every append is, or rejected with a reason."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _due(states: Mapping[str, Was], now: datetime) -> datetime | None:
 
 
 def _ours(was: Was, now: datetime, due: datetime | None) -> Was:
-    """Return a state as ours: what somebody was working on waits; a time that has passed, or is the event's, says nothing."""
+    """Return a state as ours: what was being worked on waits; a time that has passed, or is the event's, goes."""
     if was.state is State.CLAIMED:
         return Was(State.PENDING, was.attempts, was.error)
     if was.available_at is not None and (was.available_at <= now or was.available_at == due):
@@ -84,7 +84,8 @@ def _rejected(source: Source, found: Found, reason: str) -> NewEvent:
     if isinstance(payload, bytes) and len(payload) <= REJECTED_BYTES:
         said["payload"] = {"base64": b64encode(payload).decode()}
     known = event_id(f"{source.name} rejected {orjson.dumps(found.position).decode()}")
-    return new_events.one(source.rejects_to, {"payload": said, "type": REJECTED, "event_id": known})[0]
+    stream = source.system if found.stream.startswith(PREFIX) else found.stream  # plain events are no jobs
+    return new_events.one(f"{stream}.rejected", {"payload": said, "type": REJECTED, "event_id": known})[0]
 
 
 def _shown(value: Any) -> str | None:

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.delivery import State
 from penstock.core.imported import Found, Target, Was
-from penstock.core.limits import PAYLOAD_BYTES
 from penstock.errors import InvalidSource
 from penstock.imports import outbox_columns
-from penstock.imports.outbox_columns import NAMES
+from penstock.imports.outbox_columns import NAMES, ROW
 from penstock.imports.postgres import PostgresReader
-from penstock.imports.source import GroupCount, body, counted, identity, json_object, known_words, origin
+from penstock.imports.source import GroupCount, body, counted, identity, json_object, known_words, origin, oversize
 
 if TYPE_CHECKING:
     from psycopg import sql
@@ -47,7 +46,6 @@ class Outbox:
         default_type: str | None = None,
     ) -> None:
         self.targets = [target]
-        self.rejects_to = f"{target.stream}.rejected"
         self.options = {
             "columns": dict(columns or {}),
             "states": dict(states or {}),
@@ -89,7 +87,7 @@ class Outbox:
     def _table(self) -> sql.SQL:
         from psycopg import sql
 
-        return sql.SQL(self._columns.table)  # type: ignore[arg-type]  # as the catalogue quotes it
+        return sql.SQL(self._columns.table)  # as the catalogue quotes it
 
     def _check_order(self) -> None:
         """Refuse rows that no position can name."""
@@ -110,8 +108,14 @@ class Outbox:
 
         fields = sql.SQL(", ").join(self._columns.field(name) for name in NAMES)
         where = sql.SQL("where {}").format(self._columns.behind()) if after is not None else sql.SQL("")
-        query = sql.SQL("select {}, {}, {} from {} {} order by {}").format(
-            self._columns.place(), self._columns.size(), fields, self._table, where, self._columns.ordered()
+        query = sql.SQL("select {}, {}, {} from {} {} {} order by {}").format(
+            self._columns.place(),
+            self._columns.size(),
+            fields,
+            self._table,
+            sql.Identifier(ROW),
+            where,
+            self._columns.ordered(),
         )
         for place, size, *values in self._database.each(query, {"after": after}):
             yield self._found(place, size, dict(zip(NAMES, values, strict=True)))
@@ -121,9 +125,6 @@ class Outbox:
         headers, odd = json_object(row["headers"], "headers")
         metadata, odd_too = json_object(row["metadata"], "metadata")
         event_id, noted = identity(self._origin, row["event_id"], " ".join(place))
-        large = None
-        if size is not None and size > PAYLOAD_BYTES:
-            large = f"The payload has {size:,} bytes; the limit is {PAYLOAD_BYTES:,}."
         state = self._words["null" if row["state"] is None else row["state"].lower()]
         was = Was(
             state,
@@ -142,7 +143,7 @@ class Outbox:
             "partition_key": row["partition_key"] or None,
             "ordering_key": row["ordering_key"] or None,
         }
-        return Found(place, self._target.stream, fields, {self._target.group: was}, large or odd or odd_too)
+        return Found(place, self._target.stream, fields, {self._target.group: was}, oversize(size) or odd or odd_too)
 
     def close(self) -> None:
         """Disconnect."""

@@ -29,7 +29,8 @@ class PostgresReader:
             self.connection = _connect(url)
             self.connection.execute(
                 "select set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false), "
-                "set_config('idle_in_transaction_session_timeout', '0', false), set_config('statement_timeout', '0', false)"
+                "set_config('idle_in_transaction_session_timeout', '0', false), "
+                "set_config('statement_timeout', '0', false)"
             )
             self.connection.commit()
             info = self.connection.info
@@ -71,8 +72,8 @@ class PostgresReader:
         from psycopg import sql
 
         query = (
-            "select format('%%I.%%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace"
-            " where c.oid = to_regclass(%(table)s)"
+            "select format('%%I.%%I', n.nspname, c.relname) from pg_class c"
+            " join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass(%(table)s)"
         )
         found = self.rows(sql.SQL(query), {"table": name})
         if not found:
@@ -94,7 +95,8 @@ class PostgresReader:
         from psycopg import sql
 
         query = (
-            "select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)"
+            "select a.attname from pg_index i"
+            " join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)"
             " where i.indrelid = to_regclass(%(table)s) and i.indisprimary order by array_position(i.indkey, a.attnum)"
         )
         return [name for (name,) in self.rows(sql.SQL(query), {"table": table})]
@@ -122,4 +124,3 @@ def _secrets(url: str) -> list[str]:
     if ":" in parts.netloc.rpartition("@")[0]:
         found.add(parts.netloc.rpartition("@")[0].partition(":")[2])
     return sorted({text for one in found for text in (one, unquote(one)) if text}, key=len, reverse=True)
-

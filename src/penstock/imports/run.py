@@ -43,6 +43,7 @@ class Report:
     before: bool  # it was complete before; nothing was done
     tally: Tally
     groups: list[GroupReport]
+    notes: dict[str, Any]  # what else the source says of itself
 
     @property
     def complete(self) -> bool:
@@ -144,7 +145,7 @@ def _report(log: Log | None, source: Source, found: list[GroupCount], tally: Tal
                 else {"PENDING": now.pending, "CLAIMED": now.claimed, "PUBLISHED": now.published, "DEAD": now.dead},
             )
         )
-    return Report(source.system, source.name, log is None, before, tally, groups)
+    return Report(source.system, source.name, log is None, before, tally, groups, dict(source.notes))
 
 
 def _summed(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:

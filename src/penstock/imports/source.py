@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -12,6 +12,7 @@ from penstock.core.codec import BINARY, JSON
 from penstock.core.delivery import State
 from penstock.core.event import GIVEN_ID, event_id, parse_event_id
 from penstock.core.imported import FROM, Found, Target
+from penstock.core.limits import PAYLOAD_BYTES
 from penstock.errors import InvalidInput, InvalidSource
 
 TEXT = "text/plain"
@@ -32,8 +33,7 @@ class Source(Protocol):
     system: str
     name: str  # which one, without credentials: the same name is the same import
     options: dict[str, Any]  # what it was told of the source; an import is not continued with others
-    targets: Sequence[Target]
-    rejects_to: str  # the stream for entries that cannot be events
+    targets: list[Target]
     resumes: bool  # whether it can be read from a position; otherwise ids alone say what is known
     stop_first: str  # what must not run meanwhile
     notes: dict[str, Any]  # for the audit
@@ -121,6 +121,13 @@ def json_object(text: str | None, what: str) -> tuple[dict[str, Any], str | None
     if found is None:
         return {}, None
     return (found, None) if isinstance(found, dict) else ({}, f"{what} are not a JSON object.")
+
+
+def oversize(size: int | None) -> str | None:
+    """Return why a payload of so many bytes cannot be stored, if it cannot."""
+    if size is None or size <= PAYLOAD_BYTES:
+        return None
+    return f"The payload has {size:,} bytes; the limit is {PAYLOAD_BYTES:,}."
 
 
 def origin(created_at: datetime | str | None, **more: Any) -> dict[str, Any]:

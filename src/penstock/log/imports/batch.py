@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.core import codec, fingerprint
 from penstock.core.delivery import Reason, State
@@ -36,7 +36,8 @@ class Stored:
     known: int
 
 
-class _Due(NamedTuple):
+@dataclass(slots=True)
+class _Due:
     """A row to claim."""
 
     offset: int
@@ -56,10 +57,12 @@ def store_batch(
         known = record.locked(tx, one)
         before, placed = _append(tx, items)
         for (stream, group), states in _by_group(items).items():
+            left = set()
             if stream.startswith(PREFIX):
                 ensure_group(tx, stream)
-                states = {event_id: was for event_id, was in states.items() if event_id not in before}
-            _take_states(tx, known, stream, group, [(placed[event_id], was) for event_id, was in states.items()])
+                left = before
+            pairs = [(placed[event_id], was) for event_id, was in states.items() if event_id not in left]
+            _take_states(tx, known, stream, group, pairs)
         total = {**counts, "known": counts.get("known", 0) + len(before)}
         state = record.SETTLING if last else record.COPYING
         record.save(tx, known, position=position, counts=total, state=state)
@@ -185,7 +188,7 @@ def _make_rows(
     *,
     earlier: bool,
 ) -> None:
-    """Insert rows; attempts belong to an earlier life, or to this one and the claim that follows is the last of them."""
+    """Insert rows; attempts belong to an earlier life, or to this one, whose last claim follows."""
     rows = [
         {
             "offset": row.offset,

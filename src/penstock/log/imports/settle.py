@@ -39,9 +39,7 @@ def settle_next(store: Store, one: Import) -> Progress:
         known = record.locked(tx, one)
         waiting: list[ImportGroupRow] = [row for row in tx.rows("import.groups", id=one.id) if not row.done]
         if not waiting:
-            record.save(
-                tx, known, position=known.position, counts=known.counts, state=record.DONE, ended_at=tx.now()
-            )
+            record.save(tx, known, position=known.position, counts=known.counts, state=record.DONE, ended_at=tx.now())
             audit.record(tx, known.by, "import", detail={"import": known.id, **known.counts})
             return Progress(0, 0, done=True)
         return _settle_stretch(tx, known, waiting[0])

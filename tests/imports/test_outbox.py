@@ -108,7 +108,8 @@ def test_a_table_made_at_home_is_mapped(log: penstock.Log, postgres_url: str) ->
         """
         create table "Mail Outbox" (id bigserial primary key, body jsonb, kind text, sent_at timestamp, tries int);
         insert into "Mail Outbox" (body, kind, sent_at, tries)
-        select jsonb_build_object('n', n), 'mail.sent', case when n <= 7 then now() end, case when n = 9 then 5 else 0 end
+        select jsonb_build_object('n', n), 'mail.sent', case when n <= 7 then now() end,
+               case when n = 9 then 5 else 0 end
           from generate_series(1, 10) n;
         """,
     )

@@ -85,7 +85,7 @@ class Osqueue:
         known = origin(_time(job.get("createdAt")), worker=job.get("workerId"))
         fields["metadata"] = {**fields.get("metadata", {}), **noted, **({FROM: known[FROM]} if known else {})}
         fields["content_type"] = "application/json"
-        return Found(number, self._stream(job), fields, {GROUP: was}, unfit)
+        return Found(number if given is None else str(given), self._stream(job), fields, {GROUP: was}, unfit)
 
     def close(self) -> None:
         """Forget the jobs."""

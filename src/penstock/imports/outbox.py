@@ -11,7 +11,17 @@ from penstock.errors import InvalidSource
 from penstock.imports import outbox_columns
 from penstock.imports.outbox_columns import NAMES, ROW
 from penstock.imports.postgres import PostgresReader
-from penstock.imports.source import GroupCount, body, counted, identity, json_object, known_words, origin, oversize
+from penstock.imports.source import (
+    GroupCount,
+    body,
+    counted,
+    identity,
+    json_object,
+    kept_open,
+    known_words,
+    origin,
+    oversize,
+)
 
 if TYPE_CHECKING:
     from psycopg import sql
@@ -59,19 +69,20 @@ class Outbox:
         self._type = default_type
         self._words = known_words(*_WORDS, more=states)
         self._database = PostgresReader(url)
-        full = self._database.table(table)
+        with kept_open(self._database):
+            full = self._database.table(table)
+            self._columns = outbox_columns.find(
+                full,
+                self._database.columns(full),
+                self._database.primary_key(full),
+                columns or {},
+                order_by=order_by,
+                default_type=default_type,
+                published_when=published_when,
+                dead_when=dead_when,
+            )
         self.name = f"{self._database.name}#{full} for {target.group} on {target.stream}"
         self._origin = f"{self._database.name}#{full}"  # of ids that are made: the same in every import of the table
-        self._columns = outbox_columns.find(
-            full,
-            self._database.columns(full),
-            self._database.primary_key(full),
-            columns or {},
-            order_by=order_by,
-            default_type=default_type,
-            published_when=published_when,
-            dead_when=dead_when,
-        )
 
     def count(self) -> list[GroupCount]:
         """Count the rows of each state."""

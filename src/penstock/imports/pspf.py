@@ -12,7 +12,7 @@ import orjson
 from penstock.core.delivery import State
 from penstock.core.imported import Found, Target, Was
 from penstock.errors import InvalidSource
-from penstock.imports.source import GroupCount, body, identity, origin, oversize
+from penstock.imports.source import GroupCount, body, identity, kept_open, origin, oversize
 from penstock.imports.valkey import FIRST, Id, ValkeyReader, parse_id, show_id, text_of
 
 _DEAD, _LIVE = "dead", "live"  # the two streams, in the order in which they are read
@@ -40,7 +40,8 @@ class Pspf:
         self._letters = f"{topic}-dlq" if letters else None
         self._origin = f"{self._server.name} {topic}"
         self.name = f"{self._origin} for {target.group} on {target.stream}, from {group}"
-        self._given = self._find_group()
+        with kept_open(self._server):
+            self._given = self._find_group()
 
     def _find_group(self) -> Id:
         """Return the last id that the group was given."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -27,7 +28,14 @@ class GroupCount(NamedTuple):
     states: Mapping[State, int]
 
 
-class Source(Protocol):
+class Closable(Protocol):
+    """What holds a connection."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+class Source(Closable, Protocol):
     """A system to import from. Nothing in it is changed."""
 
     system: str
@@ -44,8 +52,15 @@ class Source(Protocol):
     def read(self, after: Any) -> Iterator[Found]:
         """Yield entries in the source's order, from behind a position; None is the beginning."""
 
-    def close(self) -> None:
-        """Disconnect."""
+
+@contextmanager
+def kept_open(resource: Closable) -> Iterator[None]:
+    """Disconnect if what follows finds that the source cannot be used."""
+    try:
+        yield
+    except BaseException:
+        resource.close()
+        raise
 
 
 def state_of(word: str | None, words: Words) -> State | None:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from penstock.core.urls import without_password
 from penstock.errors import InvalidSource, MissingDependency, SourceUnavailable
+from penstock.imports.source import kept_open
 
 PAGE = 500  # entries in one answer
 _TIMEOUT_SECONDS = 30.0
@@ -33,7 +34,7 @@ class ValkeyReader:
             raise InvalidSource(f"The URL cannot be used: {without_password(url)[:80]!r}.") from error
         host, port = parts.hostname or "localhost", parts.port or 6379
         self.name = f"valkey://{host}:{port}/{parts.path.strip('/') or 0}"
-        with self._speaking():
+        with kept_open(self._client), self._speaking():
             self._client.ping()
 
     @contextmanager

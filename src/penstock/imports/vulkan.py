@@ -16,7 +16,17 @@ from penstock.core.limits import PAYLOAD_BYTES
 from penstock.errors import InvalidInput, InvalidSource
 from penstock.imports import vulkan_layouts
 from penstock.imports.postgres import PostgresReader
-from penstock.imports.source import GroupCount, body, counted, identity, json_object, known_words, origin, oversize
+from penstock.imports.source import (
+    GroupCount,
+    body,
+    counted,
+    identity,
+    json_object,
+    kept_open,
+    known_words,
+    origin,
+    oversize,
+)
 from penstock.imports.vulkan_layouts import Layout
 
 if TYPE_CHECKING:
@@ -77,15 +87,14 @@ class Vulkan:
         self._streams, self._names = dict(streams or {}), dict(groups or {})
         self._database = PostgresReader(url)
         self.name = f"{self._database.name}#{schema}" + (f" {' '.join(sorted(topics))}" if topics else "")
-        self._layouts = vulkan_layouts.find(self._database, schema)
-        self._topics = self._find_topics(topics)
-        self.targets = [
-            Target(self._stream(topic), self._group(one), start, settings)
-            for topic, (_, listed) in self._topics.items()
-            for one in listed
-        ]
-        for target in self.targets:
-            _check(target)
+        with kept_open(self._database):
+            self._layouts = vulkan_layouts.find(self._database, schema)
+            self._topics = self._find_topics(topics)
+            self.targets = [
+                _checked(Target(self._stream(topic), self._group(one), start, settings))
+                for topic, (_, listed) in self._topics.items()
+                for one in listed
+            ]
 
     def _stream(self, topic: str) -> str:
         return self._streams.get(topic, topic)
@@ -268,13 +277,14 @@ class Vulkan:
         self._database.close()
 
 
-def _check(target: Target) -> None:
+def _checked(target: Target) -> Target:
     """Refuse names that ours cannot be."""
     try:
         check_not_jobs(check_name(target.stream, "stream"))
         check_name(target.group, "group")
     except InvalidInput as error:
         raise InvalidSource(f"{error.message} Give it another: --stream TOPIC=NAME, --group THEIRS=NAME.") from error
+    return target
 
 
 def _table(quoted: str) -> sql.SQL:

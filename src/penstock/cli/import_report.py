@@ -47,7 +47,8 @@ def shown(report: Report) -> RenderableType:
     """Return the report to look at."""
     parts: list[RenderableType] = []
     for one in report.groups:
-        parts += [_table(one, report.dry_run), ""]
+        title = output.styled(f"{output.cell(one.group)} on {output.cell(one.stream)}", "bold")
+        parts += [title, _table(one, report.dry_run), ""]
     return output.stacked(*parts, *_lines(report))
 
 
@@ -58,7 +59,7 @@ def _table(one: GroupReport, dry_run: bool) -> RenderableType:
         numbers = [sum(counts.get(word, 0) for word in theirs) for counts in (one.source, one.left, one.taken)]
         now = [] if dry_run else [output.NONE if one.now is None else output.number(_now(one.now, state))]
         rows.append((output.state_text(state), *map(output.number, numbers), *now))
-    return output.table(columns, rows, title=f"{output.cell(one.group)} on {output.cell(one.stream)}")
+    return output.table(columns, rows)
 
 
 def _now(counts: dict[str, int], state: State) -> int:

@@ -684,6 +684,27 @@ class InvalidSignature(PenstockError):
     hint = "Give `verify_webhook` the body as it came, byte by byte, and the secret of the sender."
 
 
+class InvalidSource(InvalidInput):
+    """The source cannot be imported as it is; nothing was written."""
+
+    code = "invalid_source"
+    hint = "The message says what is missing and which option names it; try with --dry-run."
+
+
+class SourceUnavailable(PenstockError):
+    """The system to import from cannot be reached."""
+
+    code = "source_unavailable"
+    hint = "Check its URL and that it is running; the same command goes on where this one stopped."
+
+
+class ImportConflict(PenstockError):
+    """The import would touch what is not its own; this step of it was not done."""
+
+    code = "import_conflict"
+    hint = "Import into a group that does not exist yet; to begin an import again, delete its group first."
+
+
 # Database trouble that may pass: an engine waits until it does and counts no failure.
 AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)
 

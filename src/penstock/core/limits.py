@@ -93,3 +93,8 @@ STAGED_SECONDS: Final = 86_400.0  # how long staged rows of a Spark task are kep
 SETTLE_RETRIES: Final = 5  # serialization failures and deadlocks
 BUSY_SECONDS: Final = 30.0
 NOTE_SECONDS: Final = 1.0  # between two notes of the horizon for standbys, in one process
+
+IMPORT_BATCH: Final = 2_000  # events that an import stores in one transaction …
+IMPORT_BYTES: Final = 8 * 1024 * 1024  # … and about as many bytes of payloads
+IMPORT_WAIT_SECONDS: Final = 0.25  # between two looks at an open append that an import waits for
+REJECTED_BYTES: Final = 256 * 1024  # of a payload that is kept with an event that an import rejects

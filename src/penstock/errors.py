@@ -133,10 +133,10 @@ class InvalidPublisher(InvalidInput):
 
 
 class InvalidSource(InvalidInput):
-    """A source is a penstock.connect.ValkeyStream or KafkaTopic; `map` is a plain function of an entry."""
+    """A source to ingest or import from is not as it must be; nothing was written."""
 
     code = "invalid_source"
-    hint = "docs/how-to/ingest.md shows what app.ingest takes."
+    hint = "docs/how-to/ingest.md shows what app.ingest takes, docs/how-to/moving-in.md what an import does."
 
 
 class InvalidHook(InvalidInput):
@@ -479,7 +479,7 @@ class SourceUnavailable(PenstockError):
     """The source cannot be reached, or refuses us; ingest tries again until it answers."""
 
     code = "source_unavailable"
-    hint = "Check its address, whether it runs, and what it lets this user do."
+    hint = "Check its address and what it lets this user do; an import goes on when the same command is run again."
 
 
 class CommitUnknown(PenstockError):
@@ -682,20 +682,6 @@ class InvalidSignature(PenstockError):
 
     code = "invalid_signature"
     hint = "Give `verify_webhook` the body as it came, byte by byte, and the secret of the sender."
-
-
-class InvalidSource(InvalidInput):
-    """The source cannot be imported as it is; nothing was written."""
-
-    code = "invalid_source"
-    hint = "The message says what is missing and which option names it; try with --dry-run."
-
-
-class SourceUnavailable(PenstockError):
-    """The system to import from cannot be reached."""
-
-    code = "source_unavailable"
-    hint = "Check its URL and that it is running; the same command goes on where this one stopped."
 
 
 class ImportConflict(PenstockError):

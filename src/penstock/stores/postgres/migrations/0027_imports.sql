@@ -34,10 +34,10 @@ create table if not exists penstock.import_ranges (
   check (low < high)
 );
 
-alter function penstock.rights() rename to rights_until_0025;
+alter function penstock.rights() rename to rights_until_0026;
 create function penstock.rights() returns table (kind text, rights text, things text)
 language sql stable set search_path = pg_catalog, pg_temp as $$
-  select r.kind, r.rights, r.things from penstock.rights_until_0025() r
+  select r.kind, r.rights, r.things from penstock.rights_until_0026() r
   union all
   values ('worker', 'insert, update, delete', 'penstock.imports, penstock.import_groups, penstock.import_ranges')
 $$;

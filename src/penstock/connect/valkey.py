@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.connect.address import shown
 from penstock.connect.per_process import PerProcess
-from penstock.core.urls import without_password
 from penstock.declare.publisher import OK, Message, Result
 
 HEADER = b"header:"  # begins the names of fields that are headers
+_SCHEMES = ("valkey", "valkeys", "redis", "rediss")
 _UNAVAILABLE = ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
 _REFUSED = ("NOAUTH", "NOPERM", "WRONGPASS")
 
@@ -27,7 +28,7 @@ class Valkey:
         self, url: str, *, stream: str | None = None, max_length: int | None = None, timeout_seconds: float = 10.0
     ) -> None:
         self.topic = stream
-        self.target = without_password(url)
+        self.target = "a unix socket" if str(url).startswith("unix://") else shown(url, _SCHEMES)
         self._url = url
         self._timeout = timeout_seconds
         self._trim = () if max_length is None else ("MAXLEN", "~", max_length)

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from penstock.testing import Received
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.nats_server import NatsServer
 from tests.support.valkey_server import ValkeyServer
+from tests.support.waiting import wait_until
 from tests.support.webhook_target import Request, WebhookTarget
 
 OURS = "penstock-"
@@ -21,17 +22,18 @@ OURS = "penstock-"
 
 def in_kafka(broker: KafkaBroker, topic: str) -> list[Received]:
     """All messages of a topic of four partitions, partition by partition."""
-    consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": "reader", "log_level": 0})
+    settings = {"enable.partition.eof": True, "fetch.wait.max.ms": 10, "group.id": "reader", "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": broker.servers, **settings})
     found: list[Any] = []
-    try:
-        ends = [consumer.get_watermark_offsets(TopicPartition(topic, one), 30)[1] for one in range(4)]
-        consumer.assign([TopicPartition(topic, one, 0) for one in range(4)])
-        while len(found) < sum(ends):
-            found += consumer.consume(1_000, 0.2)
-    finally:
-        consumer.close()
-    assert all(one.error() is None for one in found)
-    return [_from_kafka(one) for one in found]
+    consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in range(4)])
+
+    def at_the_end() -> bool:
+        found.extend(consumer.consume(1_000, 0.05))
+        return len({one.partition() for one in found if one.error() is not None}) == 4
+
+    wait_until(at_the_end, "the end of the topic")
+    consumer.close()
+    return [_from_kafka(one) for one in found if one.error() is None]
 
 
 def _from_kafka(message: Any) -> Received:

@@ -73,6 +73,7 @@ class _Connection:
         self._timeout = timeout
         self._numbers = itertools.count()
         self._waiting: dict[int, tuple[_Call, int]] = {}
+        self._trouble: Exception | None = None
         self._loop = LoopThread("nats")
         try:
             self._loop.run(self._connect(urls, credentials))
@@ -81,21 +82,32 @@ class _Connection:
             raise
 
     async def _connect(self, urls: list[str], credentials: str | None) -> None:
-        import nats
+        from nats.aio.client import Client
+        from nats.errors import NoServersError
 
-        async def hush(_: Exception) -> None:
-            """What fails is an outcome: the client would print it."""
+        self._client: Any = Client()
+        try:
+            await self._client.connect(
+                urls,
+                user_credentials=credentials,
+                allow_reconnect=False,
+                max_reconnect_attempts=1,  # of the first connection: without it, the client tries for ever
+                reconnect_time_wait=0,
+                connect_timeout=self._timeout,
+                error_cb=self._troubled,
+                closed_cb=self._lost,
+            )
+            self._inbox = f"{self._client.new_inbox()}."
+            await self._client.subscribe(f"{self._inbox}*", cb=self._answered)
+        except BaseException as error:
+            await self._client.close()
+            if isinstance(error, NoServersError) and self._trouble is not None:
+                raise self._trouble from error
+            raise
 
-        self._client: Any = await nats.connect(
-            urls,
-            user_credentials=credentials,
-            allow_reconnect=False,
-            connect_timeout=self._timeout,
-            error_cb=hush,
-            closed_cb=self._lost,
-        )
-        self._inbox = f"{self._client.new_inbox()}."
-        await self._client.subscribe(f"{self._inbox}*", cb=self._answered)
+    async def _troubled(self, error: Exception) -> None:
+        """Note what is said about no message in particular; without this the client would print it."""
+        self._trouble = error
 
     @property
     def usable(self) -> bool:
@@ -105,7 +117,7 @@ class _Connection:
         return self._loop.run(self._publish(messages))
 
     async def _publish(self, messages: Sequence[Message]) -> list[Result]:
-        call = _Call(len(messages))
+        call, self._trouble = _Call(len(messages)), None
         sending = asyncio.ensure_future(self._send_all(call, messages))
         while not call.ended.is_set():
             before = call.steps
@@ -114,7 +126,8 @@ class _Connection:
                     await call.ended.wait()
             except TimeoutError:
                 if call.steps == before:
-                    call.give_up(Result.unavailable("timed_out", "The server did not answer in time."))
+                    late = Result.unavailable("timed_out", "The server did not answer in time.")
+                    call.give_up(late if self._trouble is None else _unreachable(self._trouble))
         sending.cancel()
         for number in call.numbers:
             self._waiting.pop(number, None)
@@ -260,5 +273,5 @@ def _refused(error: Exception) -> Result:
 
 def _unreachable(error: BaseException) -> Result:
     text = str(error) or type(error).__name__
-    refused = "uthoriz" in text or "uthoriz" in type(error).__name__
+    refused = any(word in f"{text} {type(error).__name__}".lower() for word in ("authoriz", "permissions"))
     return Result.unavailable("refused_credentials" if refused else "unreachable", text)

@@ -12,6 +12,7 @@ from penstock.declare.publisher import OK, Message, Result
 HEADER = b"header:"  # begins the names of fields that are headers
 _SCHEMES = ("valkey", "valkeys", "redis", "rediss")
 _UNAVAILABLE = ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
+_CODES = {"BusyLoadingError": "LOADING", "ReadOnlyError": "READONLY", "OutOfMemoryError": "OOM"}
 _REFUSED = ("NOAUTH", "NOPERM", "WRONGPASS")
 
 
@@ -82,20 +83,21 @@ def fields_of(message: Message) -> list[str | bytes]:
 
 def unavailable(error: Exception) -> Result:
     """Return the result of a server that cannot be reached, or lets nobody in."""
-    text = str(error)
-    refused = text.startswith(_REFUSED) or "AuthenticationError" in type(error).__name__
-    return Result.unavailable("refused_credentials" if refused else "unreachable", text)
+    return Result.unavailable("refused_credentials" if _is_refusal(error) else "unreachable", str(error))
+
+
+def _is_refusal(error: Exception) -> bool:
+    name = type(error).__name__  # the client takes the code out of the text, and has classes for some
+    return str(error).startswith(_REFUSED) or "Auth" in name or "NoPermission" in name
 
 
 def _result(answer: Any) -> Result:
     if not isinstance(answer, Exception):
         return OK
-    text = str(answer)
-    if type(answer).__name__ in ("BusyLoadingError", "ReadOnlyError", "OutOfMemoryError", "ConnectionError"):
-        return Result.unavailable("unavailable", text)
-    if text.startswith(_REFUSED) or "NoPermission" in type(answer).__name__ or "Auth" in type(answer).__name__:
+    if _is_refusal(answer):
         return unavailable(answer)
-    code = text.partition(" ")[0]
+    text = str(answer)
+    code = _CODES.get(type(answer).__name__) or text.partition(" ")[0]
     if code in _UNAVAILABLE:
         return Result.unavailable(code.lower(), text)
     return Result.retry(code.lower() if code.isupper() else "refused", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -29,7 +30,7 @@ class LoopThread:
             running = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return running.result()
-        except asyncio.CancelledError:
+        except concurrent.futures.CancelledError:
             raise ConnectionAbortedError("The publisher was closed.") from None
 
     def stop(self) -> None:

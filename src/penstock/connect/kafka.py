@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from penstock.connect.per_process import PerProcess
@@ -134,8 +135,7 @@ class _Producer:
         self._failed = {}
         if self._transactional:
             self._producer.begin_transaction()
-        for place, message in messages.items():
-            self._produce(place, message)
+        self._produce(messages)
         if self._producer.flush(self._timeout + 5):  # the messages time out before
             self._producer.purge()
             self._producer.flush(1)
@@ -144,28 +144,28 @@ class _Producer:
             self._end_transaction(messages)
         return self._failed
 
-    def _produce(self, place: int, message: Message) -> None:
+    def _produce(self, messages: Mapping[int, Message]) -> None:
         from confluent_kafka import KafkaException
 
-        headers: list[tuple[str, str | bytes | None]] = [
-            ("penstock-id", message.id),
-            ("penstock-type", message.type),
-            ("penstock-content-type", message.content_type),
-            *message.headers,
-        ]
-
-        def failed(error: Any, _: Any) -> None:
-            self._failed[place] = error
-
-        try:
-            self._producer.produce(message.topic, message.payload, message.key, headers=headers, on_delivery=failed)
-        except KafkaException as error:
-            self._failed[place] = error.args[0]
-        except (TypeError, ValueError) as error:  # a topic or a header with a NUL
-            self._failed[place] = Result.permanent("invalid_message", str(error))
-        except BufferError:  # cannot be with an unlimited queue, unless `config` limits it
-            self._producer.flush(self._timeout)
-            self._producer.produce(message.topic, message.payload, message.key, headers=headers, on_delivery=failed)
+        produce, failed = self._producer.produce, self._failed
+        for place, message in messages.items():
+            headers: list[tuple[str, str | bytes | None]] = [
+                ("penstock-id", message.id),
+                ("penstock-type", message.type),
+                ("penstock-content-type", message.content_type),
+            ]
+            if message.headers:
+                headers += message.headers
+            note = partial(_note, failed, place)
+            try:
+                produce(message.topic, message.payload, message.key, headers=headers, on_delivery=note)
+            except BufferError:  # cannot be with an unlimited queue, unless `config` limits it
+                self._producer.flush(self._timeout)
+                produce(message.topic, message.payload, message.key, headers=headers, on_delivery=note)
+            except KafkaException as error:
+                failed[place] = error.args[0]
+            except (TypeError, ValueError) as error:  # a topic or a header with a NUL
+                failed[place] = Result.permanent("invalid_message", str(error))
 
     def _end_transaction(self, messages: Mapping[int, Message]) -> None:
         """Commit; if anything failed, abort. If that cannot be done, all of them have failed."""
@@ -184,6 +184,11 @@ class _Producer:
     def close(self) -> None:
         self._producer.purge()
         self._producer.flush(1)
+
+
+def _note(failed: dict[int, Any], place: int, error: Any, _: Any) -> None:
+    """Note what a message failed with."""
+    failed[place] = error
 
 
 def _result(error: Any, trouble: Any) -> Result:

@@ -85,9 +85,10 @@ class _Connection:
         from nats.aio.client import Client
         from nats.errors import NoServersError
 
-        self._client: Any = Client()
+        client: Any = Client()
+        self._client = client
         try:
-            await self._client.connect(
+            await client.connect(
                 urls,
                 user_credentials=credentials,
                 allow_reconnect=False,

@@ -42,17 +42,29 @@ class Valkey:
         """Send all entries in one pipeline."""
         import valkey
 
-        client = self._client.get()
-        pipeline = client.pipeline(transaction=False)
-        for message in messages:
-            pipeline.execute_command("XADD", message.topic, *self._trim, "*", *fields_of(message))
+        commands = [("XADD", message.topic, *self._trim, "*", *fields_of(message)) for message in messages]
+        pool = self._client.get().connection_pool
+        failed: dict[int, Result] = {}
         try:
-            answers = pipeline.execute(raise_on_error=False)
+            connection = pool.get_connection("XADD")
         except (valkey.ConnectionError, valkey.TimeoutError) as error:
             return [unavailable(error)] * len(messages)
-        if not any(isinstance(one, Exception) for one in answers):
-            return None
-        return [_result(one) for one in answers]
+        try:  # as a pipeline of the client does it, without its work for each answer
+            connection.send_packed_command(connection.pack_commands(commands))
+            for place in range(len(messages)):
+                try:
+                    connection.read_response()
+                except valkey.ResponseError as error:
+                    failed[place] = _result(error)
+        except (valkey.ConnectionError, valkey.TimeoutError) as error:
+            connection.disconnect()
+            return [unavailable(error)] * len(messages)
+        except BaseException:
+            connection.disconnect()  # answers may be left on it
+            raise
+        finally:
+            pool.release(connection)
+        return [failed.get(place, OK) for place in range(len(messages))] if failed else None
 
     def close(self) -> None:
         """Disconnect."""
@@ -72,13 +84,15 @@ def connect(url: str, timeout: float) -> Any:
 
 def fields_of(message: Message) -> list[str | bytes]:
     """Return the fields of an entry, flat."""
-    fields: list[str | bytes] = ["event_id", message.id, "event_type", message.type]
-    fields += ["content_type", message.content_type]
+    fields: list[str | bytes] = [
+        *("event_id", message.id, "event_type", message.type),
+        *("content_type", message.content_type, "payload", message.payload),
+    ]
     if message.key is not None:
-        fields += ["key", message.key]
+        fields += ("key", message.key)
     for name, value in message.headers:
-        fields += [HEADER + name.encode(), value]
-    return [*fields, "payload", message.payload]
+        fields += (HEADER + name.encode(), value)
+    return fields
 
 
 def unavailable(error: Exception) -> Result:
@@ -91,9 +105,7 @@ def _is_refusal(error: Exception) -> bool:
     return str(error).startswith(_REFUSED) or "Auth" in name or "NoPermission" in name
 
 
-def _result(answer: Any) -> Result:
-    if not isinstance(answer, Exception):
-        return OK
+def _result(answer: Exception) -> Result:
     if _is_refusal(answer):
         return unavailable(answer)
     text = str(answer)

@@ -72,7 +72,7 @@ class Event:
         raw = self._of.event_ids[self._index]
         if isinstance(raw, str):
             return str(uuid.UUID(raw))
-        text = bytes(raw).hex()
+        text = raw.hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     @property

@@ -65,7 +65,7 @@ def forked(trial: Trial) -> None:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     if said != b"ok":
-        raise Broken(f"a forked child could not publish: {said.decode(errors='replace') or 'it did not end'}")
+        raise Broken(f"a forked child could not publish: {said.decode(errors='replace')}")
     trial.must_be_ok(mine, results)
     trial.arrived([*mine, *childs])
     trial.send([trial.message()])
@@ -77,7 +77,7 @@ def _child(trial: Trial, messages: list[Message], writing: int) -> None:
         trial.must_be_ok(messages, trial.publish(messages))
         os.write(writing, b"ok")
     except BaseException as error:
-        os.write(writing, str(error).encode()[:2_000])
+        os.write(writing, f"{type(error).__name__}: {error}".encode(errors="replace")[:2_000])
     finally:
         sys.stdout.flush()
         os._exit(0)
@@ -88,6 +88,6 @@ def _read(descriptor: int) -> bytes:
     while select.select([descriptor], [], [], _SECONDS)[0]:
         more = os.read(descriptor, 4_096)
         if not more:
-            return said
+            return said or b"it died without a word"
         said += more
-    return b""
+    return b"it did not end"

@@ -64,6 +64,7 @@ FIRST_LEASE: Final = 64  # events in the first lease of a worker that does not k
 BATCH_SECONDS: Final = 2.0
 OVERTIME: Final = 1.5  # times batch_seconds after which a worker settles what is finished and releases the rest
 TIMEOUT_SECONDS: Final = 30.0
+PUBLISH_SECONDS: Final = 600.0  # of one call of a publisher: its lease is kept that long, however slow the target is
 CONCURRENCY: Final = 1_000
 PROCESSES: Final = 64  # of one `penstock run`
 ON_STOP_SECONDS: Final = 10.0  # for all on_stop hooks of a process, before it is killed

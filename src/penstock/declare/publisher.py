@@ -94,7 +94,7 @@ class Message:
         return self._event.json()
 
     def __repr__(self) -> str:
-        return f"<Message {self.id} to {self.topic}>"
+        return f"<Message {self.id} {self.type}>"
 
 
 @runtime_checkable

@@ -81,16 +81,13 @@ class ValkeyReader:
             self._ingests.add(self.source)
 
     def _new_group(self, where: str) -> bool:
-        import valkey
-
-        with self._asking():
-            try:
-                self._ask("XGROUP CREATE", self._options.stream, self._options.group, where, "MKSTREAM")
-            except valkey.ResponseError as error:
-                if not str(error).startswith("BUSYGROUP"):
-                    raise
-                return False
-            return True
+        try:
+            self._ask("XGROUP CREATE", self._options.stream, self._options.group, where, "MKSTREAM")
+        except SourceUnavailable as error:
+            if not str(error.__cause__).startswith("BUSYGROUP"):
+                raise
+            return False
+        return True
 
     def _ask(self, *command: Any) -> Any:
         with self._asking():

@@ -15,7 +15,7 @@ from penstock.declare.publisher import OK, Headers, Message, Publisher, Result
 from penstock.declare.route import headers_of, key_of, own_headers, topic_of
 from penstock.errors import HandlerUnreachable, InvalidPublisher
 
-_AWAY = (ConnectionError, socket.gaierror)  # what a target that is down raises, whatever the client
+AWAY = (ConnectionError, socket.gaierror)  # what a target that is down raises, whatever the client
 _BATCH = 1_000
 
 
@@ -140,7 +140,7 @@ class Relay:
     def _publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
         try:
             results = self.publisher.publish(messages)
-        except _AWAY as error:
+        except AWAY as error:
             raise Unavailable(f"{self.target}: {type(error).__name__}: {error}") from error
         if results is not None and (not isinstance(results, Sequence) or len(results) != len(messages)):
             raise InvalidPublisher(f"{self.target} was given {len(messages)} messages: return a Result for each.")

@@ -118,8 +118,8 @@ def test_odd_texts_and_times_survive(log: penstock.Log, postgres_url: str) -> No
     fill_outbox(postgres_url, 3)
     execute(
         postgres_url,
-        "update openoutbox_events set available_at = 'infinity', payload = '\\x00ff', state = 'DEAD', ordering_key = '',"
-        " last_error = repeat('é', 9000), metadata = jsonb_build_object('a', repeat('x', 8180)), attempts = -5",
+        "update openoutbox_events set available_at = 'infinity', payload = '\\x00ff', state = 'DEAD',"
+        " ordering_key = '', last_error = repeat('é', 9000), metadata = jsonb_build_object('a', repeat('x', 8180)), attempts = -5",
     )
     report = import_all(log, outbox(postgres_url))
     assert report.complete and report.tally.copied == 3

@@ -217,6 +217,20 @@ def test_an_open_append_holds_the_end_of_an_import_back(postgres_log: penstock.L
     assert claimable(postgres_log) == {str(mine.event_id)}
 
 
+def test_events_that_were_there_before_can_be_left_out(log: penstock.Log, postgres_url: str) -> None:
+    log.append_many("orders", [{"payload": {}, "type": "t"}] * 5)
+    fill_outbox(postgres_url, 50)
+    import_all(log, outbox(postgres_url, target=target(start="end")))
+    assert log_states(log) == outbox_states(postgres_url)
+
+
+def test_an_empty_table_makes_an_empty_group(log: penstock.Log, postgres_url: str) -> None:
+    fill_outbox(postgres_url, 0)
+    assert import_all(log, outbox(postgres_url)).complete
+    own = log.append("orders", {}, type="t")
+    assert claimable(log) == {str(own.event_id)}
+
+
 def test_a_group_that_exists_is_refused(log: penstock.Log, postgres_url: str) -> None:
     fill_outbox(postgres_url, 10)
     log.create_group("orders", "relay")

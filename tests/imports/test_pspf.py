@@ -141,6 +141,32 @@ def test_ids_and_payloads_of_their_own_stay_and_binary_fields_survive(
     assert third.json() == {"raw": "\\xff", "nan": "NaN", "number": 1e5}
 
 
+def test_hostile_entries_are_taken_or_rejected_and_stop_nothing(
+    log: penstock.Log, server: ValkeyServer, client: Any
+) -> None:
+    client.execute_command("XADD", "clicks", "9999999999999999-1", "event_type", "t", "n", "1")
+    for number, fields in enumerate(
+        (
+            {"event_id": "a\0b", "event_type": "t"},
+            {"event_type": "a\0b"},
+            {"key": "k" * 600},
+            {"payload": b"x" * 1_048_577},
+            {"deep": "[" * 5_000, "digits": "1" * 5_000, "odd": '"\\ud800"', "": "no name"},
+            {"event_type": "t" * 200},
+        ),
+        start=2,
+    ):
+        client.xadd("clicks", fields, id=f"9999999999999999-{number}")
+    client.xadd("clicks-dlq", {"_original_msg_id": "nonsense", "_error": "a\0b", "_moved_timestamp": "1e99"})
+    client.xadd("clicks-dlq", {"_error": b"\xff", "event_type": "t"})
+    client.xgroup_create("clicks", "counter", "0")
+    report = import_all(log, pspf(server))
+    assert report.complete and report.tally.rejected == 5 and len(log.read("clicks.rejected")) == 5
+    odd = next(one for one in log.read("clicks") if b"no name" in one.payload)
+    assert odd.json()["digits"] == "1" * 5_000 and odd.json()["odd"] == '"\\ud800"'
+    assert {one.last_error for one in log.deliveries("clicks", "count", state="DEAD")} == {"a\\0b", "\\xff"}
+
+
 def test_a_source_that_is_not_there_is_said_without_its_password(server: ValkeyServer, client: Any) -> None:
     with pytest.raises(InvalidSource, match="There is no stream 'clicks'"):
         pspf(server)

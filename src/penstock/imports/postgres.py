@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from penstock.core.urls import without_password
 from penstock.errors import InvalidSource, MissingDependency, SourceUnavailable
 
 if TYPE_CHECKING:
@@ -23,7 +22,9 @@ class PostgresReader:
 
     def __init__(self, url: str) -> None:
         if urlsplit(url).scheme not in _SCHEMES:
-            raise InvalidSource(f"{without_password(url)[:80]!r} is not the URL of a PostgreSQL database.")
+            raise InvalidSource(
+                "The source of an import like this is a PostgreSQL database: postgresql://HOST/DATABASE."
+            )
         self._secrets = _secrets(url)
         with self.speaking():
             self.connection = _connect(url)

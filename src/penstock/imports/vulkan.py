@@ -15,18 +15,9 @@ from penstock.core.job import check_not_jobs
 from penstock.core.limits import PAYLOAD_BYTES
 from penstock.errors import InvalidInput, InvalidSource
 from penstock.imports import vulkan_layouts
+from penstock.imports.fields import body, identity, json_object, origin, oversize
 from penstock.imports.postgres import PostgresReader
-from penstock.imports.source import (
-    GroupCount,
-    body,
-    counted,
-    identity,
-    json_object,
-    kept_open,
-    known_words,
-    origin,
-    oversize,
-)
+from penstock.imports.source import GroupCount, counted, kept_open, known_words
 from penstock.imports.vulkan_layouts import Layout
 
 if TYPE_CHECKING:

@@ -96,6 +96,16 @@ def test_the_same_file_again_submits_only_what_is_new(log: penstock.Log, queue: 
     assert len(log.read("jobs:default:0:email:send")) == 3
 
 
+def test_a_job_that_was_submitted_before_stays_as_it_is(log: penstock.Log, tmp_path: Path) -> None:
+    log.submit("email:send", {"to": "a"}, event_id=ID)
+    claimed = log.claim_job("w-1", types=["email:send"])
+    path = tmp_path / "queue.json"
+    path.write_text(json.dumps({"jobs": [job(id=ID, attempts=2)]}))
+    assert import_all(log, read(path)).tally.known == 1
+    assert claimed is not None and log.job(ID).status == "CLAIMED" and log.job(ID).attempts == 1
+    log.complete_job(claimed.id, "w-1")
+
+
 def test_what_was_completed_is_noted_in_the_audit(log: penstock.Log, queue: Path) -> None:
     report = import_all(log, read(queue))
     assert report.notes == {"completedTotal": 17}

@@ -80,7 +80,7 @@ def test_every_entry_has_the_state_that_the_group_gives_it(
     monkeypatch.setattr(valkey, "PAGE", 7)
     ids = fill(client)
     report = import_all(log, pspf(server))
-    assert states(log) == expected() and report.complete
+    assert states(log) == expected() and report.complete and report.tally.copied == 60
     dead = log.deliveries("clicks", "count", state="DEAD")
     assert {one.last_error for one in dead} == {"boom 5", "boom 15", "boom 25"}
     assert {one.dead_at for one in dead} == {datetime.fromtimestamp(MOVED, UTC)}

@@ -31,6 +31,7 @@ class Osqueue:
     system = "osqueue"
     resumes = False
     stop_first = "its broker and workers"
+    state = None
 
     def __init__(self, path: str, *, queue: str, priority: int = 0) -> None:
         file = Path(path)

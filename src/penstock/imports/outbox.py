@@ -32,6 +32,7 @@ class Outbox:
     system = "outbox"
     resumes = True
     stop_first = "the relay that reads the table"
+    state = None
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from penstock.core.delivery import State
 from penstock.core.imported import Found, Target, Was
 from penstock.errors import InvalidSource
 from penstock.imports.fields import body, identity, moment, origin, oversize
+from penstock.imports.pspf_state import StateFile
 from penstock.imports.source import GroupCount, kept_open
 from penstock.imports.valkey import FIRST, Id, ValkeyReader, parse_id, show_id, text_of
 
@@ -31,7 +32,15 @@ class Pspf:
     stop_first = "all PSPF workers of this group, and its producers"
 
     def __init__(
-        self, url: str, topic: str, group: str, target: Target, *, letters: bool = True, default_type: str | None = None
+        self,
+        url: str,
+        topic: str,
+        group: str,
+        target: Target,
+        *,
+        letters: bool = True,
+        default_type: str | None = None,
+        state: StateFile | None = None,
     ) -> None:
         self.targets = [target]
         self.options: dict[str, Any] = {"type": default_type, "letters": letters}
@@ -39,6 +48,7 @@ class Pspf:
         self._target, self._topic, self._group, self._type = target, topic, group, default_type
         self._server = ValkeyReader(url)
         self._letters = f"{topic}-dlq" if letters else None
+        self.state = state
         self._origin = f"{self._server.name} {topic}"
         self.name = f"{self._origin} for {target.group} on {target.stream}, from {group}"
         with kept_open(self._server):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.core.delivery import State
 from penstock.core.imported import Found, Target
 from penstock.errors import InvalidInput, InvalidSource
+
+if TYPE_CHECKING:
+    from penstock.imports.pspf_state import StateFile
 
 Words = Mapping[str, State]  # the states of a source, in lower case, in our words
 
@@ -38,6 +41,10 @@ class Source(Closable, Protocol):
     resumes: bool  # whether it can be read from a position; otherwise ids alone say what is known
     stop_first: str  # what must not run meanwhile
     notes: dict[str, Any]  # for the audit
+
+    @property
+    def state(self) -> StateFile | None:
+        """Keyed state for the first of the targets."""
 
     def count(self) -> list[GroupCount]:
         """Count what there is. `InvalidSource` for states that nobody has named."""

@@ -51,6 +51,7 @@ class Vulkan:
     system = "vulkan"
     resumes = True
     stop_first = "all workers of these groups"
+    state = None
 
     def __init__(
         self,

@@ -119,8 +119,8 @@ def test_odd_texts_and_times_survive(log: penstock.Log, postgres_url: str) -> No
     execute(
         postgres_url,
         "update openoutbox_events set available_at = 'infinity', payload = '\\x00ff', state = 'DEAD',"
-        " ordering_key = '', last_error = repeat('é', 9000),"
-        " metadata = jsonb_build_object('a', repeat('x', 8180)), attempts = -5",
+        " ordering_key = '', last_error = repeat('é', 9000), attempts = -5,"
+        " metadata = jsonb_build_object('a', repeat('x', 8180))",
     )
     report = import_all(log, outbox(postgres_url))
     assert report.complete and report.tally.copied == 3
@@ -155,6 +155,11 @@ def _interrupt(*_: Any) -> None:
         f"postgresql://ada:{SECRET}@no-such-host.invalid/shop",
         f"postgresql://ada:{SECRET}%40@127.0.0.1:{{port}}/shop?nonsense={SECRET}",
         f"mysql://ada:{SECRET}@127.0.0.1/shop",
+        f"postgresql://ada:top@{SECRET}@127.0.0.1:{{port}}/shop",
+        f"postgresql://ada:top/{SECRET}@127.0.0.1:{{port}}/shop",
+        f"postgresql://ada:top#{SECRET}@127.0.0.1:{{port}}/shop",
+        f"postgresql://ada:top?{SECRET}@127.0.0.1:{{port}}/shop",
+        f"postgresql://127.0.0.1:{{port}}/shop?password={SECRET}&{SECRET}=x",
     ],
 )
 def test_a_source_that_is_not_there_is_said_without_its_password(url: str) -> None:

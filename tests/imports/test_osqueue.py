@@ -67,6 +67,22 @@ def test_jobs_are_submitted_with_their_ids_and_attempts(log: penstock.Log, queue
     )
 
 
+def test_odd_jobs_are_taken_or_rejected_and_lose_no_digit(log: penstock.Log, tmp_path: Path) -> None:
+    path = tmp_path / "queue.json"
+    jobs = [
+        job(payload={"big": 123456789012345678901234567890, "e": "é"}),
+        job(id={"an": "object"}, attempts=10**12, createdAt=10**30),
+        job(attempts=-3, maxAttempts=0),
+        job(attempts="many", maxAttempts="3"),
+    ]
+    path.write_text(json.dumps({"jobs": jobs}))
+    report = import_all(log, read(path))
+    assert report.complete and report.tally.copied == 2 and report.tally.rejected == 2
+    first, second = log.read("jobs:default:0:email:send")
+    assert first.payload.decode() == '{"big":123456789012345678901234567890,"e":"é"}'
+    assert log.delivery("jobs:default:0:email:send", "workers", second.event_id).total_attempts == 1_000_000_000
+
+
 def test_the_same_file_again_submits_only_what_is_new(log: penstock.Log, queue: Path) -> None:
     import_all(log, read(queue))
     claimed = log.claim_job("w-1", types=["email:send"])
@@ -78,6 +94,16 @@ def test_the_same_file_again_submits_only_what_is_new(log: penstock.Log, queue: 
     assert report.tally.copied == 4 and report.tally.known == 4, "three jobs and what was rejected"
     assert log.job(claimed.id).status == "CLAIMED"
     assert len(log.read("jobs:default:0:email:send")) == 3
+
+
+def test_a_job_that_was_submitted_before_stays_as_it_is(log: penstock.Log, tmp_path: Path) -> None:
+    log.submit("email:send", {"to": "a"}, event_id=ID)
+    claimed = log.claim_job("w-1", types=["email:send"])
+    path = tmp_path / "queue.json"
+    path.write_text(json.dumps({"jobs": [job(id=ID, attempts=2)]}))
+    assert import_all(log, read(path)).tally.known == 1
+    assert claimed is not None and log.job(ID).status == "CLAIMED" and log.job(ID).attempts == 1
+    log.complete_job(claimed.id, "w-1")
 
 
 def test_what_was_completed_is_noted_in_the_audit(log: penstock.Log, queue: Path) -> None:
@@ -94,6 +120,8 @@ def test_what_was_completed_is_noted_in_the_audit(log: penstock.Log, queue: Path
         ("{", "is not JSON"),
         ("[]", "has no list `jobs`"),
         ('{"jobs": [1]}', "has no list `jobs`"),
+        ('{"jobs": [{"status": ["x"], "type": {}, "payload": {}}]}', "states that nobody has named"),
+        ('{"jobs": [], "completedTotal": NaN, "x": ' + "[" * 100_000, "is not JSON"),
         ('{"jobs": [{"status": "lost", "type": "t", "payload": {}}]}', r"states that nobody has named: 'lost' \(1\)"),
     ],
 )

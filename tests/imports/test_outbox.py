@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -217,6 +218,20 @@ def test_an_open_append_holds_the_end_of_an_import_back(postgres_log: penstock.L
     assert claimable(postgres_log) == {str(mine.event_id)}
 
 
+def test_events_that_were_there_before_can_be_left_out(log: penstock.Log, postgres_url: str) -> None:
+    log.append_many("orders", [{"payload": {}, "type": "t"}] * 5)
+    fill_outbox(postgres_url, 50)
+    import_all(log, outbox(postgres_url, target=target(start="end")))
+    assert log_states(log) == outbox_states(postgres_url)
+
+
+def test_an_empty_table_makes_an_empty_group(log: penstock.Log, postgres_url: str) -> None:
+    fill_outbox(postgres_url, 0)
+    assert import_all(log, outbox(postgres_url)).complete
+    own = log.append("orders", {}, type="t")
+    assert claimable(log) == {str(own.event_id)}
+
+
 def test_a_group_that_exists_is_refused(log: penstock.Log, postgres_url: str) -> None:
     fill_outbox(postgres_url, 10)
     log.create_group("orders", "relay")
@@ -248,6 +263,26 @@ def test_a_group_that_somebody_resumes_too_early_stops_the_import(log: penstock.
     log.delete_group("orders", "relay")
     import_all(log, outbox(postgres_url))
     assert log_states(log) == outbox_states(postgres_url), "begun again, with the events that were there"
+
+
+def test_a_process_that_another_has_overtaken_stores_nothing(
+    log: penstock.Log, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "IMPORT_BATCH", 20)
+    fill_outbox(postgres_url, 100)
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    def overtake(*_: Any) -> None:
+        with closing(outbox(postgres_url)) as other, pytest.raises(KeyboardInterrupt):
+            run.run(log, other, skip_published=False, by="ada", show=stop)
+
+    with closing(outbox(postgres_url)) as source, pytest.raises(ImportConflict, match="Another process"):
+        run.run(log, source, skip_published=False, by="ada", show=overtake)
+    assert len(log.read("orders")) == 40, "20 of each"
+    assert import_all(log, outbox(postgres_url)).tally.copied == 100
+    assert log_states(log) == outbox_states(postgres_url)
 
 
 def test_two_processes_at_once_store_everything_once(

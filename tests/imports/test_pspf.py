@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import penstock
 from penstock.errors import InvalidSource, SourceUnavailable
 from penstock.imports import run, valkey
 from penstock.imports.pspf import Pspf
+from penstock.imports.pspf_state import StateFile
 from tests.support.import_sources import claimable, import_all, target
 from tests.support.server_process import free_port
 from tests.support.valkey_server import ValkeyServer
@@ -80,7 +84,7 @@ def test_every_entry_has_the_state_that_the_group_gives_it(
     monkeypatch.setattr(valkey, "PAGE", 7)
     ids = fill(client)
     report = import_all(log, pspf(server))
-    assert states(log) == expected() and report.complete
+    assert states(log) == expected() and report.complete and report.tally.copied == 60
     dead = log.deliveries("clicks", "count", state="DEAD")
     assert {one.last_error for one in dead} == {"boom 5", "boom 15", "boom 25"}
     assert {one.dead_at for one in dead} == {datetime.fromtimestamp(MOVED, UTC)}
@@ -139,6 +143,59 @@ def test_ids_and_payloads_of_their_own_stay_and_binary_fields_survive(
     assert str(first.event_id) == ours and first.payload == b'{"big":12345678901234567890}'
     assert second.payload == b"\xff\x00" and second.metadata["penstock-id"] == "c-7" and second.event_type == "click"
     assert third.json() == {"raw": "\\xff", "nan": "NaN", "number": 1e5}
+
+
+def test_state_becomes_keyed_state(log: penstock.Log, server: ValkeyServer, client: Any, tmp_path: Path) -> None:
+    fill(client)
+    with closing(sqlite3.connect(tmp_path / "state.db")) as file:
+        file.execute("create table kv_store (key text primary key, value blob, expiry real)")
+        rows: list[Any] = [("ada:total", b"7", None), ("ada:seen", b'{"a": [1]}', 4e9), ("bob:total", b"1", 1.0)]
+        rows += [("odd", b"1", None), ("eve:bytes", b"\xff", None), (f"{'k' * 600}:n", b"1", None)]
+        file.executemany("insert into kv_store values (?, ?, ?)", rows)
+        file.commit()
+    state = StateFile(str(tmp_path / "state.db"), "{key}:{name}")
+    report = import_all(log, pspf(server, target=target("clicks", "count", keyed=True), state=state))
+    assert report.notes == {"gone": 0, "state": 2, "state_skipped": 4}
+    assert log.state("clicks", "count", "ada") == {"total": 7, "seen": {"a": [1]}}
+    assert log.state("clicks", "count", "bob") == {}
+    assert states(log) == expected()
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but long enough to be read as one", b""])
+def test_a_file_that_holds_no_state_is_said(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "state.db").write_bytes(content * 100)
+    with pytest.raises(InvalidSource, match=r"state\.db (cannot be read|has no table kv_store)"):
+        list(StateFile(str(tmp_path / "state.db")).pages())
+    with pytest.raises(InvalidSource, match="There is no file"):
+        StateFile(str(tmp_path / "none.db"))
+    with pytest.raises(penstock.InvalidInput, match="has to name"):
+        StateFile(str(tmp_path / "state.db"), "{name}")
+
+
+def test_hostile_entries_are_taken_or_rejected_and_stop_nothing(
+    log: penstock.Log, server: ValkeyServer, client: Any
+) -> None:
+    client.execute_command("XADD", "clicks", "9999999999999999-1", "event_type", "t", "n", "1")
+    for number, fields in enumerate(
+        (
+            {"event_id": "a\0b", "event_type": "t"},
+            {"event_type": "a\0b"},
+            {"key": "k" * 600},
+            {"payload": b"x" * 1_048_577},
+            {"deep": "[" * 5_000, "digits": "1" * 5_000, "odd": '"\\ud800"', "": "no name"},
+            {"event_type": "t" * 200},
+        ),
+        start=2,
+    ):
+        client.xadd("clicks", fields, id=f"9999999999999999-{number}")
+    client.xadd("clicks-dlq", {"_original_msg_id": "nonsense", "_error": "a\0b", "_moved_timestamp": "1e99"})
+    client.xadd("clicks-dlq", {"_error": b"\xff", "event_type": "t"})
+    client.xgroup_create("clicks", "counter", "0")
+    report = import_all(log, pspf(server))
+    assert report.complete and report.tally.rejected == 5 and len(log.read("clicks.rejected")) == 5
+    odd = next(one for one in log.read("clicks") if b"no name" in one.payload)
+    assert odd.json()["digits"] == "1" * 5_000 and odd.json()["odd"] == '"\\ud800"'
+    assert {one.last_error for one in log.deliveries("clicks", "count", state="DEAD")} == {"a\\0b", "\\xff"}
 
 
 def test_a_source_that_is_not_there_is_said_without_its_password(server: ValkeyServer, client: Any) -> None:

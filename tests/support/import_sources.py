@@ -27,7 +27,7 @@ insert into openoutbox_events (event_type, payload, headers, ordering_key, state
 select 'order.created', convert_to(json_build_object('n', n)::text, 'UTF8'), '{"tenant": "eu"}', 'k' || n %% 7,
        s.state, case s.state when 'DEAD' then 3 when 'PENDING' then n %% 3 else 1 end,
        case when s.state = 'DEAD' or (s.state = 'PENDING' and n %% 3 > 0) then 'boom ' || n end,
-       case when n %% 50 = 0 then timestamptz '2040-01-01 00:00:00+00' end
+       case when n %% 26 = 0 or n %% 50 = 0 then timestamptz '2040-01-01 00:00:00+00' end
   from generate_series(1, %(rows)s) n
  cross join lateral (select case when n %% 11 = 0 then 'DEAD' when n %% 9 = 0 or n > %(rows)s * 0.9 then 'PENDING'
                                  when n %% 13 = 0 then 'CLAIMED' else 'PUBLISHED' end as state) s

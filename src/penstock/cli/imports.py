@@ -181,6 +181,19 @@ def pspf(
     group: NewGroup,
     source: From = None,
     letters: Annotated[bool, typer.Option("--dlq/--no-dlq", help="Take dead letters over.")] = True,
+    state: Annotated[str | None, typer.Option("--state", metavar="FILE", help="Its state, a SQLite file.")] = None,
+    state_key: Annotated[
+        str, typer.Option("--state-key", metavar="PATTERN", help="How its keys are made, such as {key}:{name}.")
+    ] = "{key}",
+    state_format: Annotated[
+        str,
+        typer.Option(
+            "--state-format",
+            metavar="json|msgpack",
+            help="How values are stored.",
+            autocompletion=fixed("json", "msgpack"),
+        ),
+    ] = "json",
     event_type: DefaultType = None,
     ordering: Ordering = None,
     keyed: Keyed = False,
@@ -194,11 +207,15 @@ def pspf(
     Stop its workers and producers first. Killed at any point, the same command goes on where it stopped.
     """
     target, url = _target(into, group, start, check_settings(ordering=ordering, keyed=keyed)), _url(source)
+    if state is not None and not (keyed or ordering):
+        raise Usage("State belongs to keys: say --keyed or --ordering key, as your app declares the group.")
 
     def open_source() -> Source:
         from penstock.imports.pspf import Pspf
+        from penstock.imports.pspf_state import StateFile
 
-        return Pspf(url, topic, their_group, target, letters=letters, default_type=event_type)
+        kept = None if state is None else StateFile(state, state_key, state_format)
+        return Pspf(url, topic, their_group, target, letters=letters, default_type=event_type, state=kept)
 
     _import(session, open_source, skip_published=skip_published, dry_run=dry_run, by=by)
 

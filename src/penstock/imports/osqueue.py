@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from penstock.core.delivery import State
 from penstock.core.event import check_name
 from penstock.core.imported import FROM, Found, Target, Was
 from penstock.core.job import GROUP, JobName, check_job_name
 from penstock.errors import InvalidInput, InvalidSource
-from penstock.imports.source import GroupCount, counted, identity, known_words, origin
+from penstock.imports.fields import identity, moment, origin
+from penstock.imports.source import GroupCount, counted, known_words
 from penstock.log.jobs.submit import event_fields
 
 _WORDS = ((State.PENDING, "unclaimed"), (State.CLAIMED, "in_progress"))
@@ -31,6 +31,7 @@ class Osqueue:
     system = "osqueue"
     resumes = False
     stop_first = "its broker and workers"
+    state = None
 
     def __init__(self, path: str, *, queue: str, priority: int = 0) -> None:
         file = Path(path)
@@ -50,15 +51,14 @@ class Osqueue:
         found: dict[str, dict[str | None, int]] = {}
         for job in self._jobs:
             stream = self._stream(job)
-            status = job.get("status") if isinstance(job, dict) else None
+            status = str(job.get("status"))
             by_word = found.setdefault(stream, {})
             by_word[status] = by_word.get(status, 0) + 1
         return [GroupCount(stream, GROUP, counted(words, self._words, "The file")) for stream, words in found.items()]
 
-    def _stream(self, job: Any) -> str:
+    def _stream(self, job: dict[str, Any]) -> str:
         """Return the stream of a job; one with an unfit type is counted, too."""
-        job_type = job.get("type") if isinstance(job, dict) else None
-        return JobName(self._queue, self._priority, str(job_type)[:80]).stream
+        return JobName(self._queue, self._priority, str(job.get("type"))[:80]).stream
 
     def read(self, after: Any) -> Iterator[Found]:
         """Yield the jobs in the order of the file."""
@@ -68,14 +68,14 @@ class Osqueue:
     def _found(self, number: int, job: dict[str, Any]) -> Found:
         given = job.get("id")
         event_id, noted = identity(self._origin, None if given is None else str(given), str(number))
+        payload, unfit = _encoded(job.get("payload"))
         attempts = job.get("attempts")
-        was = Was(self._words[str(job.get("status")).lower()], attempts if isinstance(attempts, int) else 0)
+        was = Was(self._words[str(job.get("status")).lower()], max(0, attempts) if isinstance(attempts, int) else 0)
         settings = {
-            "payload": orjson.dumps(job.get("payload")),
+            "payload": payload,
             "event_id": event_id,
             "max_attempts": job.get("maxAttempts"),
         }
-        unfit = None
         fields: dict[str, Any] = {"type": job.get("type"), **settings}
         try:
             check_name(job.get("type"), "type")
@@ -95,10 +95,10 @@ class Osqueue:
 def _content(file: Path) -> dict[str, Any]:
     """Read the file; `InvalidSource` if it is not what osqueue writes."""
     try:
-        content = orjson.loads(file.read_bytes())
+        content = json.loads(file.read_bytes())
     except OSError as error:
         raise InvalidSource(f"Cannot read {file}: {error.strerror}.") from error
-    except orjson.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSource(f"{file} is not JSON: {error}.") from error
     jobs = content.get("jobs") if isinstance(content, dict) else None
     if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
@@ -106,11 +106,16 @@ def _content(file: Path) -> dict[str, Any]:
     return dict(content)
 
 
+def _encoded(payload: Any) -> tuple[bytes | None, str | None]:
+    """Return a payload as JSON with every digit of its numbers, or why it cannot be."""
+    try:
+        return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(), None
+    except (ValueError, RecursionError) as error:
+        return None, f"The payload cannot be encoded: {error}."
+
+
 def _time(value: Any) -> datetime | str | None:
     """Return a time in milliseconds as one; a text stays a text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return datetime.fromtimestamp(value / _MILLISECONDS, UTC)
-        except (ValueError, OverflowError, OSError):
-            return str(value)
+        return moment(value / _MILLISECONDS) or str(value)
     return value if isinstance(value, str) else None

@@ -9,19 +9,10 @@ from penstock.core.delivery import State
 from penstock.core.imported import Found, Target, Was
 from penstock.errors import InvalidSource
 from penstock.imports import outbox_columns
+from penstock.imports.fields import body, identity, json_object, origin, oversize
 from penstock.imports.outbox_columns import NAMES, ROW
 from penstock.imports.postgres import PostgresReader
-from penstock.imports.source import (
-    GroupCount,
-    body,
-    counted,
-    identity,
-    json_object,
-    kept_open,
-    known_words,
-    origin,
-    oversize,
-)
+from penstock.imports.source import GroupCount, counted, kept_open, known_words
 
 if TYPE_CHECKING:
     from psycopg import sql
@@ -41,6 +32,7 @@ class Outbox:
     system = "outbox"
     resumes = True
     stop_first = "the relay that reads the table"
+    state = None
 
     def __init__(
         self,

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from penstock.core.urls import without_password
 from penstock.errors import InvalidSource, MissingDependency, SourceUnavailable
 
 if TYPE_CHECKING:
@@ -23,7 +22,9 @@ class PostgresReader:
 
     def __init__(self, url: str) -> None:
         if urlsplit(url).scheme not in _SCHEMES:
-            raise InvalidSource(f"{without_password(url)[:80]!r} is not the URL of a PostgreSQL database.")
+            raise InvalidSource(
+                "The source of an import like this is a PostgreSQL database: postgresql://HOST/DATABASE."
+            )
         self._secrets = _secrets(url)
         with self.speaking():
             self.connection = _connect(url)
@@ -118,9 +119,18 @@ def _connect(url: str) -> psycopg.Connection[Any]:
 
 
 def _secrets(url: str) -> list[str]:
-    """Return the texts of a URL that must not be shown, as they are written and as they are meant."""
+    """Return the texts of a URL that must not be shown, as they are written and as they are meant.
+
+    A password that should have been escaped ends where the driver thinks it does: its pieces are secrets, too.
+    `InvalidSource` if no one can tell where it ends.
+    """
     parts = urlsplit(url)
-    found = {pair.partition("=")[2] for pair in parts.query.split("&") if pair.startswith(("password", "sslpassword"))}
-    if ":" in parts.netloc.rpartition("@")[0]:
-        found.add(parts.netloc.rpartition("@")[0].partition(":")[2])
+    pieces = parts.query.split("&") if parts.query else []
+    if "@" in parts.path + parts.fragment or any("=" not in piece for piece in pieces):
+        raise InvalidSource(
+            "The URL of the source cannot be read. In a password write %2F for /, %3F for ? and %23 for #."
+        )
+    found = {piece.partition("=")[2] for piece in pieces if piece.startswith(("password", "sslpassword"))}
+    found.add(parts.netloc.rpartition("@")[0].partition(":")[2])
+    found |= {piece for one in found for piece in one.split("@")}
     return sorted({text for one in found for text in (one, unquote(one)) if text}, key=len, reverse=True)

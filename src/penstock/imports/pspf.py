@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -12,7 +12,9 @@ import orjson
 from penstock.core.delivery import State
 from penstock.core.imported import Found, Target, Was
 from penstock.errors import InvalidSource
-from penstock.imports.source import GroupCount, body, identity, kept_open, origin, oversize
+from penstock.imports.fields import body, identity, moment, origin, oversize
+from penstock.imports.pspf_state import StateFile
+from penstock.imports.source import GroupCount, kept_open
 from penstock.imports.valkey import FIRST, Id, ValkeyReader, parse_id, show_id, text_of
 
 _DEAD, _LIVE = "dead", "live"  # the two streams, in the order in which they are read
@@ -30,7 +32,15 @@ class Pspf:
     stop_first = "all PSPF workers of this group, and its producers"
 
     def __init__(
-        self, url: str, topic: str, group: str, target: Target, *, letters: bool = True, default_type: str | None = None
+        self,
+        url: str,
+        topic: str,
+        group: str,
+        target: Target,
+        *,
+        letters: bool = True,
+        default_type: str | None = None,
+        state: StateFile | None = None,
     ) -> None:
         self.targets = [target]
         self.options: dict[str, Any] = {"type": default_type, "letters": letters}
@@ -38,6 +48,7 @@ class Pspf:
         self._target, self._topic, self._group, self._type = target, topic, group, default_type
         self._server = ValkeyReader(url)
         self._letters = f"{topic}-dlq" if letters else None
+        self.state = state
         self._origin = f"{self._server.name} {topic}"
         self.name = f"{self._origin} for {target.group} on {target.stream}, from {group}"
         with kept_open(self._server):
@@ -92,7 +103,7 @@ class Pspf:
                 if one is not None and (one > self._given or one in waiting):
                     continue
                 error = fields.get(b"_error")
-                words, died = None if error is None else text_of(error), _moment(fields.get(b"_moved_timestamp"))
+                words, died = None if error is None else text_of(error), _died(fields.get(b"_moved_timestamp"))
                 whole = fields if one is None else kept.get(one, fields)
                 was = Was(State.DEAD, error=words, dead_at=died)
                 yield self._found([_DEAD, show_id(entry)], one or entry, whole, was), one
@@ -126,7 +137,7 @@ class Pspf:
             "payload": payload,
             "content_type": content_type,
             "type": text_of(event_type) if event_type else self._type or self._target.stream,
-            "metadata": {**noted, **origin(datetime.fromtimestamp(entry[0] / 1000, UTC), entry=show_id(entry))},
+            "metadata": {**noted, **origin(moment(entry[0] / 1000), entry=show_id(entry))},
             "event_id": event_id,
             "ordering_key": text_of(named["key"]) if named.get("key") else None,
         }
@@ -145,10 +156,10 @@ def _original(fields: Mapping[bytes, bytes]) -> Id | None:
         return None
 
 
-def _moment(text: bytes | None) -> datetime | None:
+def _died(text: bytes | None) -> datetime | None:
     try:
-        return None if text is None else datetime.fromtimestamp(float(text), UTC)
-    except (ValueError, OverflowError, OSError):
+        return None if text is None else moment(float(text))
+    except ValueError:
         return None
 
 

@@ -14,7 +14,7 @@ from penstock.core.limits import IMPORT_BATCH, IMPORT_BYTES, IMPORT_WAIT_SECONDS
 from penstock.imports import entries
 from penstock.imports.source import GroupCount, Source
 from penstock.imports.tally import Tally, key_of
-from penstock.log.imports import batch, record, settle
+from penstock.log.imports import batch, record, settle, state
 from penstock.log.imports.record import Import
 from penstock.log.log import Log
 
@@ -60,6 +60,7 @@ def run(log: Log, source: Source, *, skip_published: bool, by: str, show: Show) 
         return _report(log, source, found, Tally(one.counts), before=True)
     if one.state != record.SETTLING or not source.resumes:
         one = _copy(log, source, one, found, skip_published, show)
+    _take_state(log, source, one, show)
     while not (done := settle.settle_next(log.store, one)).done:
         show("waiting for an open append" if done.waits else "settling", done.settled, done.end or None)
         if done.waits:
@@ -75,7 +76,20 @@ def dry_run(source: Source, *, skip_published: bool, show: Show) -> Report:
         _take(source, one, tally, now, skip_published)
         if tally.entries % IMPORT_BATCH == 0:
             show("checking", tally.entries, total)
+    if source.state is not None:
+        for _ in source.state.pages():
+            show("checking state", source.state.stored, None)
+        source.notes |= {"state": source.state.stored, "state_skipped": source.state.skipped}
     return _report(None, source, found, tally)
+
+
+def _take_state(log: Log, source: Source, one: Import, show: Show) -> None:
+    """Store the state that comes with a source; a run that was killed stores it again."""
+    if source.state is not None and one.state != record.DONE:
+        for values in source.state.pages():
+            state.store_state(log.store, one, source.targets[0], values)
+            show("state", source.state.stored, None)
+        source.notes |= {"state": source.state.stored, "state_skipped": source.state.skipped}
 
 
 def _copy(log: Log, source: Source, one: Import, found: list[GroupCount], skip_published: bool, show: Show) -> Import:

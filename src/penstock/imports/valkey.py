@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from penstock.core.urls import without_password
 from penstock.errors import InvalidSource, MissingDependency, SourceUnavailable
 from penstock.imports.source import kept_open
 
@@ -23,15 +22,15 @@ class ValkeyReader:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in _SCHEMES:
-            raise InvalidSource(f"{without_password(url)[:80]!r} is not the URL of a Valkey or Redis server.")
+            raise InvalidSource("The source of an import like this is a Valkey or Redis server: valkey://HOST:PORT/0.")
         try:
             from penstock.connect.valkey import connect
 
             self._client = connect(url, _TIMEOUT_SECONDS)
         except ImportError as error:
             raise MissingDependency("To read from Valkey: pip install 'penstock[valkey]'.") from error
-        except ValueError as error:
-            raise InvalidSource(f"The URL cannot be used: {without_password(url)[:80]!r}.") from error
+        except ValueError:
+            raise InvalidSource("The URL of the source cannot be used; write valkey://:PASSWORD@HOST:PORT/0.") from None
         host, port = parts.hostname or "localhost", parts.port or 6379
         self.name = f"valkey://{host}:{port}/{parts.path.strip('/') or 0}"
         with kept_open(self._client), self._speaking():

@@ -14,9 +14,10 @@ from penstock.core.imported import Found, Target, Was
 from penstock.core.job import check_not_jobs
 from penstock.core.limits import PAYLOAD_BYTES
 from penstock.errors import InvalidInput, InvalidSource
-from penstock.imports import source as shared
 from penstock.imports import vulkan_layouts
+from penstock.imports.fields import body, identity, json_object, origin, oversize
 from penstock.imports.postgres import PostgresReader
+from penstock.imports.source import GroupCount, counted, kept_open, known_words
 from penstock.imports.vulkan_layouts import Layout
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Vulkan:
     system = "vulkan"
     resumes = True
     stop_first = "all workers of these groups"
+    state = None
 
     def __init__(
         self,
@@ -72,12 +74,12 @@ class Vulkan:
             "type": default_type,
         }
         self.notes: dict[str, Any] = {}
-        self._words = shared.known_words(*_WORDS, more=states)
+        self._words = known_words(*_WORDS, more=states)
         self._type = default_type
         self._streams, self._names = dict(streams or {}), dict(groups or {})
         self._database = PostgresReader(url)
         self.name = f"{self._database.name}#{schema}" + (f" {' '.join(sorted(topics))}" if topics else "")
-        with shared.kept_open(self._database):
+        with kept_open(self._database):
             self._layouts = vulkan_layouts.find(self._database, schema)
             self._topics = self._find_topics(topics)
             self.targets = [
@@ -137,19 +139,19 @@ class Vulkan:
 
     # --- counting -----------------------------------------------------------------------------------------------------
 
-    def count(self) -> list[shared.GroupCount]:
+    def count(self) -> list[GroupCount]:
         """Count the deliveries of every group; what has none is finished, or lies beyond the cursor."""
         found = []
         for topic, (layout, groups) in self._topics.items():
             words = self._by_group(layout, topic)
             for group in groups:
-                states = shared.counted(words.get(group.name, {}), self._words, f"The group {group.name}")
+                states = counted(words.get(group.name, {}), self._words, f"The group {group.name}")
                 total, beyond = self._totals(layout, topic, group)
                 rest = total - sum(states.values())
                 states[State.PENDING] = states.get(State.PENDING, 0) + beyond
                 states[State.PUBLISHED] = states.get(State.PUBLISHED, 0) + rest - beyond
                 left = {state: count for state, count in states.items() if count}
-                found.append(shared.GroupCount(self._stream(topic), self._group(group), left))
+                found.append(GroupCount(self._stream(topic), self._group(group), left))
         return found
 
     def _by_group(self, layout: Layout, topic: str) -> dict[str, dict[str | None, int]]:
@@ -248,19 +250,19 @@ class Vulkan:
     def _found(
         self, topic: str, offset: int, payload: Any, size: int | None, row: dict[str, Any], states: Mapping[str, Was]
     ) -> Found:
-        raw, content_type = shared.body(payload)
-        headers, odd = shared.json_object(row["headers"], "headers")
-        event_id, noted = shared.identity(f"{self._database.name} {topic}", row["event_id"], str(offset))
+        raw, content_type = body(payload)
+        headers, odd = json_object(row["headers"], "headers")
+        event_id, noted = identity(f"{self._database.name} {topic}", row["event_id"], str(offset))
         fields = {
             "payload": raw,
             "content_type": content_type,
             "type": row["type"] or self._type or topic,
             "headers": headers,
-            "metadata": {**noted, **shared.origin(row["created_at"], offset=offset)},
+            "metadata": {**noted, **origin(row["created_at"], offset=offset)},
             "event_id": event_id,
             "ordering_key": row["key"] or None,
         }
-        return Found([topic, offset], self._stream(topic), fields, states, shared.oversize(size) or odd)
+        return Found([topic, offset], self._stream(topic), fields, states, oversize(size) or odd)
 
     def close(self) -> None:
         """Disconnect."""

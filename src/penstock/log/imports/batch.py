@@ -27,6 +27,8 @@ from penstock.log.transact import transact
 from penstock.stores.base import Store, Transaction
 from penstock.stores.rows import LaneRow, LeaseRecord, PlacedRow
 
+MOST_ATTEMPTS = 1_000_000_000  # what a source counts may be anything; more must still fit behind it
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -192,8 +194,8 @@ def _make_rows(
     rows = [
         {
             "offset": row.offset,
-            "attempts": 0 if earlier else max(0, was.attempts - 1),
-            "earlier_attempts": was.attempts if earlier else 0,
+            "attempts": 0 if earlier else max(0, min(was.attempts, MOST_ATTEMPTS) - 1),
+            "earlier_attempts": min(was.attempts, MOST_ATTEMPTS) if earlier else 0,
             "available_at": was.available_at,
             **error_columns(failures[row.offset]),
         }

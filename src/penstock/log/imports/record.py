@@ -81,7 +81,8 @@ def _make(tx: Transaction, one: Import, targets: Sequence[Target]) -> None:
             raise ImportConflict(f"The group {target.group!r} on {target.stream!r} exists, and is not of this import.")
         group = create_group.ensure(tx, target.stream, target.group, target.start, target.settings)
         tx.run("group.pause", group_id=group.group_id, paused=True, reason=one.reason)
-        tx.run("import.add_group", id=one.id, group_id=group.group_id, upto=group.floor)
+        if not tx.run("import.add_group", id=one.id, group_id=group.group_id, upto=group.floor):
+            raise ImportConflict(f"Another import has just made the group {target.group!r} on {target.stream!r}.")
 
 
 def locked(tx: Transaction, known: Import) -> Import:

@@ -17,7 +17,7 @@ from penstock.log.claim_lane import LaneClaim
 from penstock.log.imports import record
 from penstock.log.imports.record import Import
 from penstock.log.settle import settle_in
-from penstock.log.transact import look, transact
+from penstock.log.transact import transact
 from penstock.stores.base import Store, Transaction
 from penstock.stores.rows import ImportGroupRow, LaneRow
 
@@ -45,11 +45,6 @@ def settle_next(store: Store, one: Import) -> Progress:
         return _settle_stretch(tx, known, waiting[0])
 
     return transact(store, work)
-
-
-def progress(store: Store, one: Import) -> list[tuple[str, str]]:
-    """Return stream and name of the groups that an import made."""
-    return [(row.stream, row.group_name) for row in look(store, lambda tx: tx.rows("import.groups", id=one.id))]
 
 
 def _settle_stretch(tx: Transaction, one: Import, row: ImportGroupRow) -> Progress:

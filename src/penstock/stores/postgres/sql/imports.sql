@@ -19,7 +19,8 @@ update penstock.imports set read_upto = null, counts = '{}', state = 'copying', 
  where id = %(id)s;
 
 -- name: import.add_group
-insert into penstock.import_groups (group_id, import_id, settled_upto) values (%(group_id)s, %(id)s, %(upto)s);
+insert into penstock.import_groups (group_id, import_id, settled_upto) values (%(group_id)s, %(id)s, %(upto)s)
+on conflict (group_id) do nothing;
 
 -- name: import.groups
 select i.group_id, i.settled_upto, i.done, g.stream, g.group_name

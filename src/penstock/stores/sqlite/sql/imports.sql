@@ -19,7 +19,8 @@ update penstock_imports set read_upto = null, counts = '{}', state = 'copying', 
  where id = :id;
 
 -- name: import.add_group
-insert into penstock_import_groups (group_id, import_id, settled_upto) values (:group_id, :id, :upto);
+insert into penstock_import_groups (group_id, import_id, settled_upto) values (:group_id, :id, :upto)
+on conflict (group_id) do nothing;
 
 -- name: import.groups
 select i.group_id, i.settled_upto, i.done, g.stream, g.group_name

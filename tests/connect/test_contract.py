@@ -16,7 +16,7 @@ from penstock.testing import check_publisher
 from tests.support.json_file import JsonFile
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.nats_server import NatsServer
-from tests.support.targets import at_webhook, in_kafka, in_lines, in_nats, in_valkey
+from tests.support.targets import KafkaReader, at_webhook, in_lines, in_nats, in_valkey
 from tests.support.valkey_server import ValkeyServer
 from tests.support.webhook_target import WebhookTarget
 
@@ -47,9 +47,11 @@ def test_kafka(transactional: str | None) -> None:
 
         config = {"sasl.username": "me", "sasl.password": SECRET}
         publisher = Kafka(
-            broker.servers, topic="orders", timeout_seconds=4, transactional_id=transactional, config=config
+            broker.servers, topic="orders", timeout_seconds=3, transactional_id=transactional, config=config
         )
-        check_publisher(publisher, lambda: in_kafka(broker, "orders"), outage=outage, secrets=[SECRET])
+        reader = KafkaReader(broker, "orders")
+        check_publisher(publisher, reader, outage=outage, secrets=[SECRET])
+        reader.close()
         publisher.close()
 
 

@@ -220,7 +220,7 @@ def test_metadata_stays_and_key_headers_id_and_trace_go(log: penstock.Log, kind:
     assert b"internal-note" not in found.raw
 
 
-@pytest.mark.shows("X03")
+@pytest.mark.shows("R03")
 def test_no_log_line_and_no_stored_error_has_a_credential(
     log: penstock.Log, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -293,7 +293,7 @@ def test_an_answer_that_is_no_http_fails_that_message(answer: bytes) -> None:
 # --- redirects --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.shows("X03")
+@pytest.mark.shows("X08")
 @pytest.mark.parametrize(
     "location",
     [

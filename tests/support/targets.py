@@ -20,20 +20,39 @@ from tests.support.webhook_target import Request, WebhookTarget
 OURS = "penstock-"
 
 
+class KafkaReader:
+    """All messages of a topic of four partitions, so far. It reads on from where it was."""
+
+    def __init__(self, broker: KafkaBroker, topic: str) -> None:
+        settings = {"enable.partition.eof": True, "fetch.wait.max.ms": 10, "group.id": "reader", "log_level": 0}
+        self._consumer = Consumer({"bootstrap.servers": broker.servers, **settings})
+        self._consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in range(4)])
+        self._found: list[Any] = []
+        self._ended: set[int] = set()
+
+    def __call__(self) -> list[Received]:
+        wait_until(self._at_the_end, "the end of the topic")
+        return [_from_kafka(one) for one in self._found]
+
+    def _at_the_end(self) -> bool:
+        for one in (come := self._consumer.consume(1_000, 0.05)):
+            if one.error() is None:
+                self._found.append(one)
+            else:
+                self._ended.add(one.partition())
+        return not come and len(self._ended) == 4
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
 def in_kafka(broker: KafkaBroker, topic: str) -> list[Received]:
     """All messages of a topic of four partitions, partition by partition."""
-    settings = {"enable.partition.eof": True, "fetch.wait.max.ms": 10, "group.id": "reader", "log_level": 0}
-    consumer = Consumer({"bootstrap.servers": broker.servers, **settings})
-    found: list[Any] = []
-    consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in range(4)])
-
-    def at_the_end() -> bool:
-        found.extend(consumer.consume(1_000, 0.05))
-        return len({one.partition() for one in found if one.error() is not None}) == 4
-
-    wait_until(at_the_end, "the end of the topic")
-    consumer.close()
-    return [_from_kafka(one) for one in found if one.error() is None]
+    reader = KafkaReader(broker, topic)
+    try:
+        return reader()
+    finally:
+        reader.close()
 
 
 def _from_kafka(message: Any) -> Received:

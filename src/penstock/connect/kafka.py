@@ -51,9 +51,7 @@ class Kafka:
     ) -> None:
         self.topic = topic
         self.target = f"kafka {servers}"
-        self._timeout = timeout_seconds
-        self._transactional = transactional_id is not None
-        self._config: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "bootstrap.servers": servers,
             "enable.idempotence": True,
             "linger.ms": 1,
@@ -66,13 +64,11 @@ class Kafka:
             "log_level": 0,  # what fails is an outcome
         }
         if transactional_id is not None:
-            self._config["transactional.id"] = transactional_id
-            self._config["transaction.timeout.ms"] = int(timeout_seconds * 1000)
-        self._config |= config or {}
-        self._producer = PerProcess(self._open, lambda producer: producer.close())
-
-    def _open(self) -> _Producer:
-        return _Producer(self._config, self._timeout, self._transactional)
+            settings["transactional.id"] = transactional_id
+            settings["transaction.timeout.ms"] = int(timeout_seconds * 1000)
+        settings |= config or {}
+        make = partial(_Producer, settings, timeout_seconds, transactional_id is not None)
+        self._producer = PerProcess(make, lambda producer: producer.close())
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
         """Send all messages and wait until the brokers have them."""
@@ -103,21 +99,18 @@ class _Producer:
         self._lock = threading.Lock()
         self._timeout = timeout
         self._failed: dict[int, Any] = {}
-        self._trouble: Any = None  # the last that was said about a broker: why messages time out
+        self._said: list[Any] = []  # about no message in particular: why messages time out
         self._transactional = transactional
         self.broken = False
-        self._producer = Producer({**config, "error_cb": self._error})
+        # A callback that knew this object would keep both alive until the garbage collector comes, in a forked child
+        # perhaps, where a producer of the parent must not be freed.
+        self._producer = Producer({**config, "error_cb": self._said.append})
         if transactional:
             self._producer.init_transactions(timeout)
 
-    def _error(self, error: Any) -> None:
-        """Note an error that is not of one message, and whether the producer recovers from it."""
-        self._trouble = error
-        self.broken = self.broken or bool(error.fatal())
-
     def send(self, messages: Sequence[Message]) -> Sequence[Result] | None:
         with self._lock:
-            self._trouble = None
+            self._said.clear()
             failed = self._send(dict(enumerate(messages)))
             # A transaction that was aborted because of some messages is done again without them: nobody saw it.
             while self._transactional and failed and len(failed) < len(messages) and not self.broken:
@@ -126,9 +119,11 @@ class _Producer:
                 failed |= more
                 if not more:
                     break
+            self.broken = self.broken or any(error.fatal() for error in self._said)
             if not failed:
                 return None
-            return [_result(failed.get(place), self._trouble) for place in range(len(messages))]
+            trouble = self._said[-1] if self._said else None
+            return [_result(failed.get(place), trouble) for place in range(len(messages))]
 
     def _send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
         """Send messages, in a transaction if that is wanted; return the errors of those that failed."""

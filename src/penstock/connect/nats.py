@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -41,14 +42,10 @@ class Nats:
         credentials: str | None = None,
     ) -> None:
         self.topic = subject
-        self._urls = str(url).split(",")
-        self.target = ",".join(shown(one, _SCHEMES) for one in self._urls)
-        self._credentials = credentials
-        self._timeout = timeout_seconds
-        self._connection = PerProcess(self._open, lambda connection: connection.close())
-
-    def _open(self) -> _Connection:
-        return _Connection(self._urls, self._timeout, self._credentials)
+        urls = str(url).split(",")
+        self.target = ",".join(shown(one, _SCHEMES) for one in urls)
+        make = partial(_Connection, urls, timeout_seconds, credentials)
+        self._connection = PerProcess(make, lambda connection: connection.close())
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
         """Send all messages, then wait for all answers."""

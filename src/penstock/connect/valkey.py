@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from penstock.connect.address import shown
@@ -30,13 +31,10 @@ class Valkey:
     ) -> None:
         self.topic = stream
         self.target = "a unix socket" if str(url).startswith("unix://") else shown(url, _SCHEMES)
-        self._url = url
-        self._timeout = timeout_seconds
         self._trim = () if max_length is None else ("MAXLEN", "~", max_length)
-        self._client: PerProcess[Any] = PerProcess(self._open, lambda client: client.close())
-
-    def _open(self) -> Any:
-        return connect(self._url, self._timeout)
+        self._client: PerProcess[Any] = PerProcess(
+            partial(connect, url, timeout_seconds), lambda client: client.close()
+        )
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
         """Send all entries in one pipeline."""

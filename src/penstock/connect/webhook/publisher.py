@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from penstock.connect.address import shown
 from penstock.connect.loop_thread import LoopThread
@@ -60,15 +61,13 @@ class Webhook:
         self.topic = url
         self._keys = None if secret is None else keys_of(secret)
         self._encode = cloud_event.structured if mode == "structured" else cloud_event.binary
-        self._private = _private(headers or {})
-        self._taken = {name.lower() for name, _ in self._private}
+        private = _private(headers or {})
+        self._taken = {name.lower() for name, _ in private}
         self._source = source
-        self._client = PerProcess(
-            lambda: _Client(
-                connections, Connections(timeout_seconds, tls), self._private, allow_private_redirects, unavailable
-            ),
-            lambda client: client.close(),
-        )
+        # Nothing here knows the publisher: what nobody uses is freed at once, and not in a forked child.
+        network = partial(Connections, timeout_seconds, tls)
+        make = partial(_Client, connections, network, private, allow_private_redirects, unavailable)
+        self._client = PerProcess(make, lambda client: client.close())
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
         """Send all messages, and wait for their answers."""
@@ -100,14 +99,14 @@ class _Client:
     def __init__(
         self,
         most: int,
-        connections: Connections,
+        network: Callable[[], Connections],
         private: Sequence[Pair],
         allow_private: bool,
         unavailable: Collection[int],
     ) -> None:
         self._most = most
         self._free = asyncio.Semaphore(most)  # for all calls together
-        self._connections = connections
+        self._connections = network()
         self._private = private
         self._allow_private = allow_private
         self._unavailable = frozenset(unavailable)

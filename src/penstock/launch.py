@@ -11,7 +11,7 @@ from penstock.declare.locate import reference_of
 from penstock.declare.pipeline import Pipeline, check_local
 from penstock.declare.query import Query
 from penstock.declare.subscription import Subscription
-from penstock.engine.ingest.engine import IngestOutcome, run_ingest
+from penstock.engine.ingest.engine import run_ingest
 from penstock.engine.outcome import Outcome, check_processes
 from penstock.errors import InvalidInput
 from penstock.log.log import Log
@@ -53,7 +53,7 @@ class Launch(NamedTuple):
 
 
 def launch(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
-    """Run an app, or some of its groups, until it is stopped or drained. Jobs are run if no groups are named."""
+    """Run an app until it is stopped or drained, or some of its groups, and then no jobs and no ingests."""
     if how.engine not in ("spark", "local"):
         raise InvalidInput(f'engine is "spark" or "local", not {how.engine!r}.')
     if how.engine == "local" and (how.spark is not None or any(how.submit)):
@@ -63,7 +63,7 @@ def launch(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
     if how.engine == "spark":
         return _on_spark(app, how, groups)
     check_local([*app.chosen_pipelines(groups), *app.chosen_queries(groups)])
-    return run_locally(app, app.chosen(groups), [] if groups else app.jobs, how)
+    return run_locally(app, app.chosen(groups), [] if groups else app.jobs, how, ingests=[] if groups else app.ingests)
 
 
 def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
@@ -82,6 +82,7 @@ def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
             app.chosen_queries(groups),
             jobs,
             scheduled(app.schedules, jobs),
+            [] if groups else app.ingests,
             name=app.name,
             submit=SparkSubmit(master, dict(conf), *files),
             spark=how.spark,
@@ -89,7 +90,7 @@ def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
         )
 
 
-def ingest_only(app: App, until_drained: bool) -> IngestOutcome:
+def ingest_only(app: App, until_drained: bool) -> Outcome:
     """Run the ingests of an app, and nothing else of it."""
     if not app.ingests:
         raise InvalidInput(f"The app {app.name!r} ingests nothing.")
@@ -103,6 +104,7 @@ def run_locally(
     jobs: Sequence[JobType],
     how: Launch,
     concurrency: int | None = None,
+    ingests: Sequence[Ingest] = (),
 ) -> Outcome:
     """Run these of an app on the local engine; `concurrency` is what the jobs were chosen with."""
     if check_processes(how.processes) == 1:
@@ -110,7 +112,8 @@ def run_locally(
 
         schedules = scheduled(app.schedules, jobs)
         with app.open() as log:
-            return run_local(log, subscriptions, jobs, schedules, until_drained=how.until_drained, app=app.name)
+            declared = (subscriptions, jobs, schedules, ingests)
+            return run_local(log, *declared, until_drained=how.until_drained, app=app.name)
     from penstock.engine.local.pool import run_pool
 
     functions = [
@@ -125,6 +128,7 @@ def run_locally(
         jobs,
         processes=how.processes,
         concurrency=concurrency,
+        ingest=bool(ingests),
         url=app.url,
         until_drained=how.until_drained,
         name=app.name,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from penstock.core.observe import Claimed, LeaseEnded, LeaseGone, Observed, ProcessesDied, StoreAway
 
@@ -22,6 +23,8 @@ NAMES = (
 
 class Counters:
     """Counters of one group: an observer; thread-safe."""
+
+    names: ClassVar[Sequence[str]] = NAMES
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,7 +52,7 @@ class Counters:
     def snapshot(self) -> dict[str, int]:
         """Return all counts as of now."""
         with self._lock:
-            return {name: self._counts[name] for name in NAMES}
+            return {name: self._counts[name] for name in self.names}
 
 
 def total(groups: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from penstock.declare.ingest import Ingest
 from penstock.declare.job import JobType, PortableJob, ScheduledJob, portable_job
 from penstock.declare.load import app_files
 from penstock.declare.pipeline import Pipeline
@@ -62,6 +63,7 @@ def run_spark(
     queries: Sequence[Query] = (),
     jobs: Sequence[JobType] = (),
     schedules: Sequence[ScheduledJob] = (),
+    ingests: Sequence[Ingest] = (),
     *,
     name: str,
     submit: Submit | None = None,
@@ -84,10 +86,11 @@ def run_spark(
             session, preflight.Needs(secrets.hide(session, log.store.url), tuple(packed), tuple(folders))
         )
         orders = Orders()
-        served: list[Served] = [*subscriptions, *pipelines, *queries, *jobs]
+        served: list[Served | Ingest] = [*subscriptions, *pipelines, *queries, *jobs, *ingests]
         with running(log, "spark", [one.name for one in served], name, orders.obey) as run:
             declared = (subscriptions, pipelines, queries, jobs, schedules)
             engine = SparkEngine(log, session, log.store.url, *declared, until_drained=until_drained, run=run)
+            engine.ingest(ingests)
             return run_engine(engine, orders)
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-
-from penstock.core.observe import BatchOvertaken, EntriesIngested, Observed, SourceAway, StoreAway
+from penstock.core.observe import BatchOvertaken, EntriesIngested, Observed, SourceAway
+from penstock.engine.counters import Counters
 
 NAMES = (
     "stored",
@@ -19,12 +17,10 @@ NAMES = (
 )
 
 
-class IngestCounters:
+class IngestCounters(Counters):
     """Counters of one source: an observer; thread-safe."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: Counter[str] = Counter()
+    names = NAMES
 
     def __call__(self, event: Observed) -> None:
         match event:
@@ -34,16 +30,5 @@ class IngestCounters:
                 self._add(overtaken=1)
             case SourceAway():
                 self._add(source_errors=1)
-            case StoreAway():
-                self._add(store_errors=1)
             case _:
-                pass
-
-    def _add(self, **counts: int) -> None:
-        with self._lock:
-            self._counts.update(counts)
-
-    def snapshot(self) -> dict[str, int]:
-        """Return all counts as of now."""
-        with self._lock:
-            return {name: self._counts[name] for name in NAMES}
+                super().__call__(event)

@@ -16,7 +16,7 @@ from penstock.log.ingest import Overtaken
 from penstock.log.log import Log
 
 logger = logging.getLogger("penstock")
-_READ_SECONDS = 0.5  # that a read may wait for something new
+_READ_SECONDS = 0.2  # that a read may wait for something new
 _NOTHING = Ingested()
 
 

@@ -16,7 +16,7 @@ import penstock
 from tools import check_house
 
 SOURCE = Path(__file__).parents[1] / "src"
-ROOMS = "app|cli|connect|core|declare|engine|errors|http|log|sinks|spark|stores|testing"
+ROOMS = "app|cli|connect|core|declare|engine|errors|http|imports|log|sinks|spark|stores|testing"
 NAMED = re.compile(rf"\bpenstock\.(?:{ROOMS})(?:\.[a-z_0-9]+)+")
 HEAVY = {
     *("pyspark", "pandas", "pyarrow", "psycopg", "psycopg_pool", "sqlalchemy", "django", "adbc_driver_postgresql"),

@@ -82,10 +82,13 @@ class App(Declarations):
             raise InvalidInput(f"The app {self.name!r} declares no jobs.")
         return run_locally(self, [], jobs, Launch("local", until_drained, processes), concurrency)
 
-    def run_ingests(self, *, until_drained: bool = False) -> Outcome:
-        """Ingest from all sources until Ctrl-C or SIGTERM, or, with `until_drained`, until they have nothing more."""
+    def run_ingests(self, *, until_drained: bool = False, master: str | None = None) -> Outcome:
+        """Ingest from all sources until Ctrl-C or SIGTERM, or, with `until_drained`, until they have nothing more.
+
+        Files are read by Spark: by the active session, else by a new one for `master`.
+        """
         check_not_loading()
-        return ingest_only(self, until_drained)
+        return ingest_only(self, until_drained, master)
 
     def _check_groups(self, groups: Sequence[str] | None) -> None:
         known = self.groups

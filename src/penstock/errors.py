@@ -133,10 +133,10 @@ class InvalidPublisher(InvalidInput):
 
 
 class InvalidSource(InvalidInput):
-    """A source is a penstock.connect.ValkeyStream or KafkaTopic; `map` is a plain function of an entry."""
+    """A source to ingest or import from is not as it must be; nothing was written."""
 
     code = "invalid_source"
-    hint = "docs/how-to/ingest.md shows what app.ingest takes."
+    hint = "docs/how-to/ingest.md shows what app.ingest takes, docs/how-to/moving-in.md what an import does."
 
 
 class InvalidHook(InvalidInput):
@@ -479,7 +479,7 @@ class SourceUnavailable(PenstockError):
     """The source cannot be reached, or refuses us; ingest tries again until it answers."""
 
     code = "source_unavailable"
-    hint = "Check its address, whether it runs, and what it lets this user do."
+    hint = "Check its address and what it lets this user do; an import goes on when the same command is run again."
 
 
 class CommitUnknown(PenstockError):
@@ -682,6 +682,13 @@ class InvalidSignature(PenstockError):
 
     code = "invalid_signature"
     hint = "Give `verify_webhook` the body as it came, byte by byte, and the secret of the sender."
+
+
+class ImportConflict(PenstockError):
+    """The import would touch what is not its own; this step of it was not done."""
+
+    code = "import_conflict"
+    hint = "Import into a group that does not exist yet; to begin an import again, delete its group first."
 
 
 # Database trouble that may pass: an engine waits until it does and counts no failure.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from penstock.connect.files import Files
 from penstock.declare.ingest import Ingest
 from penstock.declare.job import JobType, ScheduledJob, scheduled
 from penstock.declare.locate import reference_of
@@ -63,6 +66,8 @@ def launch(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
     if how.engine == "spark":
         return _on_spark(app, how, groups)
     check_local([*app.chosen_pipelines(groups), *app.chosen_queries(groups)])
+    if not groups and (files := _files_of(app.ingests)):
+        raise InvalidInput(f"{files[0].source.name}: files are read by Spark. Use its engine, or name groups.")
     return run_locally(app, app.chosen(groups), [] if groups else app.jobs, how, ingests=[] if groups else app.ingests)
 
 
@@ -82,7 +87,7 @@ def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
             app.chosen_queries(groups),
             jobs,
             scheduled(app.schedules, jobs),
-            [] if groups else app.ingests,
+            partial(_read_by_spark, [] if groups else app.ingests, log),
             name=app.name,
             submit=SparkSubmit(master, dict(conf), *files),
             spark=how.spark,
@@ -90,12 +95,30 @@ def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
         )
 
 
-def ingest_only(app: App, until_drained: bool) -> Outcome:
-    """Run the ingests of an app, and nothing else of it."""
+def ingest_only(app: App, until_drained: bool, master: str | None) -> Outcome:
+    """Run the ingests of an app, and nothing else of it; files are read by Spark."""
     if not app.ingests:
         raise InvalidInput(f"The app {app.name!r} ingests nothing.")
-    with app.open() as log:
-        return run_ingest(log, app.ingests, until_drained=until_drained, app=app.name)
+    with app.open() as log, ExitStack() as stack:
+        ingests = list(app.ingests)
+        if _files_of(ingests):
+            from penstock.spark.run import Submit as SparkSubmit
+            from penstock.spark.run import session_for
+
+            session = stack.enter_context(session_for(None, SparkSubmit(master), app.name, log.store.url))
+            ingests = _read_by_spark(ingests, log, session)
+        return run_ingest(log, ingests, until_drained=until_drained, app=app.name)
+
+
+def _files_of(ingests: Sequence[Ingest]) -> list[Ingest]:
+    return [one for one in ingests if isinstance(one.source, Files)]
+
+
+def _read_by_spark(ingests: Sequence[Ingest], log: Log, session: Any) -> list[Ingest]:
+    """Let a session read the files among the sources."""
+    from penstock.spark.files import on_spark
+
+    return [on_spark(one, log, session) if isinstance(one.source, Files) else one for one in ingests]
 
 
 def run_locally(

@@ -244,3 +244,34 @@ def test_pages_name_files_that_are_there(page: Path) -> None:
         assert (page.parent / link).exists(), link
     for file in re.findall(r"examples/[\w/]+\.py", text):
         assert (ROOT / file).is_file(), file
+
+
+# --- webhook ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("R06")
+def test_webhook_is_verified_and_handled_once(log: penstock.Log, log_url: str, tmp_path: Path) -> None:
+    (tmp_path / "receiver").mkdir()
+    environment = {"PENSTOCK_URL": log_url, "WEBHOOK_SECRET": "of this test", "RECEIVER_PORT": "0"}
+    receiver = Running(
+        tmp_path / "receiver", sys.executable, EXAMPLES / "webhook" / "receiver.py", environment=environment
+    )
+    with receiver:
+        receiver.wait_until(lambda: "listening" in receiver.out, "the receiver listens")
+        url = receiver.out.split()[-1]
+        for number in (7, 8):
+            log.append("orders", {"id": number, "amount": 12.5}, type="order.created")
+
+        def relay(secret: str) -> str:
+            command = (sys.executable, EXAMPLES / "webhook" / "app.py")
+            settings = {**environment, "RECEIVER_URL": url, "WEBHOOK_SECRET": secret}
+            with Running(tmp_path, *command, environment=settings) as running:
+                assert running.wait() == 0
+            return running.out
+
+        assert "published=2" in relay("of this test")
+        log.replay("orders", "to-receiver", event_ids=[log.read("orders")[0].event_id], by="test")
+        assert "published=1" in relay("of this test")  # comes again, and changes nothing
+        log.append("orders", {"id": 9, "amount": 1}, type="order.created")
+        assert "dead=1" in relay("of somebody else")
+        assert httpx.get(url).json() == [{"id": 7, "amount": 12.5}, {"id": 8, "amount": 12.5}]

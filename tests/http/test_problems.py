@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -83,12 +84,29 @@ def test_an_error_that_nobody_foresaw_is_a_problem_without_words(
 def test_readiness_is_that_of_the_database(log: penstock.Log) -> None:
     with serving(log) as service:
         http = service.http()
-        assert http.get("/readyz").json() == {"status": "ready"}
+        assert http.get("/readyz").json() == {"status": "ready", "targets_down": []}
         log.close()
         assert is_problem(http.get("/readyz"), 503, "store_unavailable")
         assert http.get("/healthz").json() == {"status": "ok"}
         down = service.http("any").get("/v1/streams")
         assert is_problem(down, 503) and "://" not in down.text, "a stranger is not told where the database is"
+
+
+@pytest.mark.shows("R03", "O12")
+def test_readiness_names_the_groups_whose_targets_are_down_but_not_why(log: penstock.Log) -> None:
+    log.append("orders", {}, type="t")
+    log.create_group("orders", "to-kafka", lanes=1)
+    lease = log.claim("orders", "to-kafka", limit=1, claimed_by="w")
+    assert lease is not None
+    lease.settle(released=[one.event_id for one in lease.events], unavailable="kafka.internal refused hunter2")
+    with serving(log) as service:
+        answer = service.http().get("/readyz")
+        (since,) = [one.since for one in log.circuits()]
+    assert answer.status_code == 200 and "hunter2" not in answer.text
+    assert answer.json()["status"] == "degraded"
+    (down,) = answer.json()["targets_down"]
+    assert (down["stream"], down["group"]) == ("orders", "to-kafka")
+    assert datetime.fromisoformat(down["since"]) == since
 
 
 HOSTILE = [

@@ -216,6 +216,34 @@ def settle_story(api: Any, stream: str) -> list[Any]:
     return told
 
 
+@pytest.mark.shows("O12")
+@pytest.mark.parametrize(
+    "payload",
+    [{"n": 1}, {"n": None, "deep": [None, {"null": "null"}]}, b"\x00\xff", {"base64": "AP8="}, "text", [1, None], 0],
+    ids=["object", "nulls", "bytes", "looks like bytes", "text", "list", "zero"],
+)
+def test_every_payload_is_the_same_alone_and_in_bulk_over_http(service: Service, payload: Any) -> None:
+    client = service.client()
+    client.append("orders", payload, type="t")
+    client.append_many("orders", [{"payload": payload, "type": "t"}, {"payload": payload, "type": "t"}])
+    service.log.append("orders", payload, type="t")
+    stored = {(event.payload, event.content_type) for event in service.log.read("orders")}
+    assert len(stored) == 1, stored
+
+
+def test_a_number_that_json_does_not_have_is_refused_in_bulk_over_http(service: Service) -> None:
+    with pytest.raises(penstock.InvalidInput, match="NaN"):
+        service.client().append_many("orders", [{"payload": {"x": float("nan")}, "type": "t"}])
+    assert service.log.read("orders") == []
+
+
+def test_bytes_in_a_bulk_request_are_stored_as_bytes(service: Service) -> None:
+    events = [{"payload": {"base64": "AP8="}, "type": "t"}, {"payload": {"n": 1}, "type": "t"}]
+    answer = service.http(service.token()).post("/v1/streams/orders/events", json={"events": events})
+    assert answer.status_code == 201
+    assert [event.payload for event in service.log.read("orders")] == [b"\x00\xff", b'{"n":1}']
+
+
 @pytest.mark.shows("J11", "O12")
 def test_leases_are_the_same_over_http(service: Service) -> None:
     for stream in ("python", "http"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from penstock.core.columns import COLUMNS, RowColumns
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.marks import Marks
 from penstock.engine.jobs import doomed
+from penstock.engine.jobs.batch import Batch
 from penstock.engine.jobs.inbox import Inbox
 from penstock.engine.jobs.messages import Outcomes, Recall
 from penstock.engine.jobs.places import Places
@@ -57,12 +59,19 @@ def test_who_has_no_work_reads_unless_the_other_thread_has_just_brought_some(end
 
 
 @pytest.mark.shows("J17")
-def test_an_async_job_that_is_cancelled_before_its_first_step_is_reported() -> None:
+def test_an_async_job_that_is_cancelled_before_its_first_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     places, sent = async_places()
+    create = asyncio.create_task
+
+    def create_and_cancel(coroutine: Any) -> asyncio.Task[None]:
+        task = create(coroutine)
+        task.cancel()
+        return task
+
+    monkeypatch.setattr(asyncio, "create_task", create_and_cancel)
     places.start()
-    for number in range(1, 301):
+    for number in (1, 2, 3):  # more than there are places
         places.feed(number, one_event(), token=1)
-        places.cancel(number, 0)
         wait_until(lambda n=number: any(n in one.ended for one in sent), f"round {number}")  # type: ignore[misc]
         assert list(places._slots) == [0, 0]
 
@@ -143,6 +152,32 @@ def test_a_job_of_a_lost_lease_that_does_not_listen_ends_with_its_process(
         wait_until(lambda: log.job(job_id).status == "PUBLISHED", "it to be done again")
     gate.close()
     assert [words[1] for words in read_notes(notes)] == ["began", "began", "ended"]
+
+
+@pytest.mark.shows("J03")
+def test_a_settle_that_is_refused_gives_the_lease_back_and_ends_what_runs(
+    log: penstock.Log, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The running job would have been kept in a lease of its own; as it is, its lease is gone."""
+    refused: list[int] = []
+    settle = Batch.settle
+
+    def refuse_once(self: Batch, running: Collection[int] = ()) -> Any:
+        if running and not refused:
+            refused.extend(running)
+            raise ValueError("a value cannot be stored")
+        return settle(self, running)
+
+    monkeypatch.setattr(Batch, "settle", refuse_once)
+    with job_engine(log, job_type(functions.long_once, concurrency=2, heartbeat_seconds=0.1)) as engine:
+        log.submit_many("a", [{"payload": {"n": -1}} for _ in range(MANY)])
+        wait_until(lambda: len(read_notes(notes)) == MANY, "the quick ones")
+        wait_until(lambda: engine.idle, "the last settle")
+        mark = str(tmp_path / "mark")
+        ids = log.submit_many("a", [{"payload": {"n": n, "mark": mark if n == 0 else None}} for n in range(MANY)]).ids
+        wait_until(lambda: ["0", "told"] in read_notes(notes), "the long one to be told")
+        wait_until(lambda: all(log.job(one).status == "PUBLISHED" for one in (ids[0], ids[-1])), "all to end")
+        assert refused and engine.snapshot()["jobs:default:a"]["deaths"] == 0
 
 
 @pytest.mark.shows("X08", "J18")

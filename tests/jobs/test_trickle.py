@@ -104,3 +104,14 @@ def test_the_first_job_of_another_priority_is_found_though_one_stream_is_known(l
         log.append_many("orders", [{"payload": {}, "type": "t"}] * 150)
         assert take(log, wanted) == [n]
         assert take(log, wanted) is None
+
+
+@pytest.mark.shows("J02")
+def test_a_job_of_a_higher_priority_is_first_though_it_came_after_many_others(log: penstock.Log) -> None:
+    """They are more than the claim looks through to see whether only the known stream has new ones."""
+    wanted = Wanted("default", [TYPE])
+    log.submit(TYPE, 0)
+    assert take(log, wanted) == [0] and take(log, wanted) is None
+    log.submit_many(TYPE, [{"payload": 1} for _ in range(150)])
+    log.submit(TYPE, 9, priority=9)
+    assert take(log, wanted) == [9]

@@ -18,6 +18,7 @@ FAMILIES = (
     "demo.command",
     "explain",
     "append",
+    "imports",
     "inspect",
     "groups",
     "run",

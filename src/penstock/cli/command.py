@@ -77,6 +77,13 @@ token = typer.Typer(
     name="token", cls=help.Group, help="Create, list or revoke tokens of the HTTP service.", rich_markup_mode=None
 )
 root.add_typer(token, rich_help_panel=OPERATE, epilog="Example: penstock token create billing --scope read")
+imports = typer.Typer(
+    name="import",
+    cls=help.Group,
+    help="Take over events and their states from another system.",
+    rich_markup_mode=None,
+)
+root.add_typer(imports, rich_help_panel=WRITE, epilog="Example: penstock import osqueue queue.json --dry-run")
 
 
 @root.callback(invoke_without_command=True)
@@ -84,6 +91,7 @@ root.add_typer(token, rich_help_panel=OPERATE, epilog="Example: penstock token c
 @schedule.callback(invoke_without_command=True)
 @job_type.callback(invoke_without_command=True)
 @token.callback(invoke_without_command=True)
+@imports.callback(invoke_without_command=True)
 def start(
     ctx: typer.Context,
     url: Url = None,

@@ -24,6 +24,7 @@ def ingest(
     until_drained: Annotated[
         bool, typer.Option("--until-drained", help="End when the sources have nothing more.", show_default=False)
     ] = False,
+    master: Annotated[str | None, typer.Option("--master", help="Spark's master, if there are files to read.")] = None,
 ) -> None:
     """Ingest from the sources of an app until Ctrl-C or SIGTERM; a second one exits at once."""
     from penstock.app import App
@@ -35,7 +36,7 @@ def ingest(
         declared: App = load_object(app, App)
         declared.url = session.named_url or declared.url
         with contextlib.nullcontext() if session.quiet else life_shown("ingest", session.json_lines):
-            outcome = declared.run_ingests(until_drained=until_drained)
+            outcome = declared.run_ingests(until_drained=until_drained, master=master)
     if session.as_json:
         output.write_json(_document(outcome))
     else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.connect import http
     from penstock.connect.callable import Callable
+    from penstock.connect.files import Files
     from penstock.connect.json_lines import JsonLines
     from penstock.connect.kafka import Kafka
     from penstock.connect.kafka_topic import KafkaTopic
@@ -21,6 +22,7 @@ __all__ = [
     "OK",
     "Callable",
     "Entry",
+    "Files",
     "JsonLines",
     "Kafka",
     "KafkaTopic",
@@ -39,6 +41,7 @@ _MODULES = {
     "OK": "penstock.declare.publisher",
     "Callable": "penstock.connect.callable",
     "Entry": "penstock.core.entry",
+    "Files": "penstock.connect.files",
     "JsonLines": "penstock.connect.json_lines",
     "Kafka": "penstock.connect.kafka",
     "KafkaTopic": "penstock.connect.kafka_topic",

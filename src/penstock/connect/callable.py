@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.core.signals import Permanent, RetryLater, Unavailable
 from penstock.declare.publisher import OK, Message, Result
+from penstock.declare.relay import AWAY
 from penstock.errors import InvalidPublisher
 
 
@@ -43,8 +44,8 @@ class Callable:
         try:
             answer = self._function(message)
         except Unavailable as error:
-            return Result.unavailable("unavailable", str(error))
-        except ConnectionError as error:
+            return Result.unavailable("unavailable", str(error), error.after_seconds)
+        except AWAY as error:
             return Result.unavailable(type(error).__name__, str(error))
         except Permanent as error:
             return Result.permanent(_code(error), str(error))
@@ -52,6 +53,8 @@ class Callable:
             return Result.retry(_code(error), str(error), error.after_seconds)
         except Exception as error:
             return Result.retry(_code(error), str(error))
+        if answer is not None and not isinstance(answer, Result):
+            raise InvalidPublisher(f"{self.target} returned {answer!r:.80}: return None or a Result.")
         return OK if answer is None else answer
 
 

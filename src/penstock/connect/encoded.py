@@ -11,8 +11,8 @@ from penstock.core.codec import JSON
 from penstock.declare.publisher import Message
 
 
-def as_json(message: Message) -> orjson.Fragment | None:
-    """Return the payload to embed it byte by byte, if it is JSON in one line; None otherwise."""
+def as_json(message: Message, *, one_line: bool = False) -> orjson.Fragment | None:
+    """Return the payload to embed it byte by byte, if it is JSON (in one line, if it must be); None otherwise."""
     payload = message.payload
     kind = message.content_type
     if kind != JSON and not kind.partition(";")[0].strip().endswith(("/json", "+json")):
@@ -21,7 +21,18 @@ def as_json(message: Message) -> orjson.Fragment | None:
         orjson.loads(payload)
     except ValueError:
         return None
-    return None if b"\n" in payload or b"\r" in payload else orjson.Fragment(payload)
+    return None if one_line and (b"\n" in payload or b"\r" in payload) else orjson.Fragment(payload)
+
+
+def as_text(message: Message) -> str | None:
+    """Return the payload as text, if its content type says that it is and it is UTF-8; None otherwise."""
+    kind = message.content_type.partition(";")[0].strip().lower()
+    if not kind.startswith("text/") and not kind.endswith(("/xml", "+xml")):
+        return None
+    try:
+        return message.payload.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def text_headers(message: Message) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class JsonLines:
 
 def line(message: Message) -> bytes:
     """Return a message as one line."""
-    body = as_json(message)
+    body = as_json(message, one_line=True)
     fields = {
         "id": message.id,
         "type": message.type,

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from penstock.connect.per_process import PerProcess
 from penstock.declare.publisher import OK, Message, Result
+from penstock.errors import InvalidPublisher
 
-_PERMANENT = {"MSG_SIZE_TOO_LARGE", "INVALID_MSG", "INVALID_RECORD", "RECORD_LIST_TOO_LARGE"}
+_LARGEST = 2_000_000  # bytes of a message: more than a payload and its headers can have, so that the broker decides
+_PERMANENT = {"MSG_SIZE_TOO_LARGE", "INVALID_MSG", "INVALID_RECORD", "RECORD_LIST_TOO_LARGE", "TOPIC_EXCEPTION"}
+_TIMED_OUT = {"_MSG_TIMED_OUT", "_TIMED_OUT"}
+_REFUSED = {"_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"}
 _UNAVAILABLE = {
     "_ALL_BROKERS_DOWN",
-    "_AUTHENTICATION",
     "_DESTROY",
     "_FATAL",
-    "_MSG_TIMED_OUT",
     "_PURGE_INFLIGHT",
     "_PURGE_QUEUE",
     "_RESOLVE",
     "_SSL",
-    "_TIMED_OUT",
     "_TRANSPORT",
     "BROKER_NOT_AVAILABLE",
     "CLUSTER_AUTHORIZATION_FAILED",
-    "SASL_AUTHENTICATION_FAILED",
     "TOPIC_AUTHORIZATION_FAILED",
 }
 
@@ -58,6 +59,8 @@ class Kafka:
             "linger.ms": 1,
             "partitioner": "murmur2_random",  # the same partition for a key as other clients choose
             "message.timeout.ms": int(timeout_seconds * 1000),
+            "message.max.bytes": _LARGEST,
+            "topic.metadata.propagation.max.ms": int(timeout_seconds * 500),  # an unknown topic is not a dead broker
             "delivery.report.only.error": True,
             "queue.buffering.max.messages": 0,
             "log_level": 0,  # what fails is an outcome
@@ -73,7 +76,14 @@ class Kafka:
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
         """Send all messages and wait until the brokers have them."""
-        producer = self._producer.get()
+        from confluent_kafka import KafkaException
+
+        try:
+            producer = self._producer.get()
+        except KafkaException as error:  # only a producer of transactions speaks to the brokers before it sends
+            if error.args[0].name() == "_INVALID_ARG":
+                raise InvalidPublisher(f"librdkafka refuses its configuration: {error.args[0].str()}.") from None
+            return [_result(error.args[0], None)] * len(messages)
         results = producer.send(messages)
         if producer.broken:
             self._producer.drop(producer)
@@ -93,6 +103,7 @@ class _Producer:
         self._lock = threading.Lock()
         self._timeout = timeout
         self._failed: dict[int, Any] = {}
+        self._trouble: Any = None  # the last that was said about a broker: why messages time out
         self._transactional = transactional
         self.broken = False
         self._producer = Producer({**config, "error_cb": self._error})
@@ -100,49 +111,64 @@ class _Producer:
             self._producer.init_transactions(timeout)
 
     def _error(self, error: Any) -> None:
-        """Note an error that the producer does not recover from; others show in the messages."""
+        """Note an error that is not of one message, and whether the producer recovers from it."""
+        self._trouble = error
         self.broken = self.broken or bool(error.fatal())
 
     def send(self, messages: Sequence[Message]) -> Sequence[Result] | None:
         with self._lock:
-            self._failed.clear()
-            if self._transactional:
-                self._producer.begin_transaction()
-            for place, message in enumerate(messages):
-                self._produce(place, message)
-            if self._producer.flush(self._timeout + 5):  # the messages time out before
-                self._producer.purge()
-                self._producer.flush(1)
-                self.broken = True
-            if self._transactional:
-                self._end_transaction(len(messages))
-            if not self._failed:
+            self._trouble = None
+            failed = self._send(dict(enumerate(messages)))
+            # A transaction that was aborted because of some messages is done again without them: nobody saw it.
+            while self._transactional and failed and len(failed) < len(messages) and not self.broken:
+                left = {place: one for place, one in enumerate(messages) if place not in failed}
+                more = self._send(left)
+                failed |= more
+                if not more:
+                    break
+            if not failed:
                 return None
-            return [self._result(self._failed.get(place)) for place in range(len(messages))]
+            return [_result(failed.get(place), self._trouble) for place in range(len(messages))]
 
-    def _produce(self, place: int, message: Message) -> None:
+    def _send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
+        """Send messages, in a transaction if that is wanted; return the errors of those that failed."""
+        self._failed = {}
+        if self._transactional:
+            self._producer.begin_transaction()
+        self._produce(messages)
+        if self._producer.flush(self._timeout + 5):  # the messages time out before
+            self._producer.purge()
+            self._producer.flush(1)
+            self.broken = True
+        if self._transactional:
+            self._end_transaction(messages)
+        return self._failed
+
+    def _produce(self, messages: Mapping[int, Message]) -> None:
         from confluent_kafka import KafkaException
 
-        headers: list[tuple[str, str | bytes | None]] = [
-            ("penstock-id", message.id),
-            ("penstock-type", message.type),
-            ("penstock-content-type", message.content_type),
-            *message.headers,
-        ]
+        produce, failed = self._producer.produce, self._failed
+        for place, message in messages.items():
+            headers: list[tuple[str, str | bytes | None]] = [
+                ("penstock-id", message.id),
+                ("penstock-type", message.type),
+                ("penstock-content-type", message.content_type),
+            ]
+            if message.headers:
+                headers += message.headers
+            note = partial(_note, failed, place)
+            try:
+                produce(message.topic, message.payload, message.key, headers=headers, on_delivery=note)
+            except BufferError:  # cannot be with an unlimited queue, unless `config` limits it
+                self._producer.flush(self._timeout)
+                produce(message.topic, message.payload, message.key, headers=headers, on_delivery=note)
+            except KafkaException as error:
+                failed[place] = error.args[0]
+            except (TypeError, ValueError) as error:  # a topic or a header with a NUL
+                failed[place] = Result.permanent("invalid_message", str(error))
 
-        def failed(error: Any, _: Any) -> None:
-            self._failed[place] = error
-
-        try:
-            self._producer.produce(message.topic, message.payload, message.key, headers=headers, on_delivery=failed)
-        except KafkaException as error:
-            self._failed[place] = error.args[0]
-        except BufferError:  # cannot be with an unlimited queue, unless `config` limits it
-            self._producer.flush(self._timeout)
-            self._producer.produce(message.topic, message.payload, message.key, headers=headers, on_delivery=failed)
-
-    def _end_transaction(self, count: int) -> None:
-        """Commit; if anything failed, nothing of it counts."""
+    def _end_transaction(self, messages: Mapping[int, Message]) -> None:
+        """Commit; if anything failed, abort. If that cannot be done, all of them have failed."""
         from confluent_kafka import KafkaException
 
         try:
@@ -150,27 +176,34 @@ class _Producer:
                 self._producer.abort_transaction(self._timeout)
             else:
                 self._producer.commit_transaction(self._timeout)
-                return
-            reason = next(iter(self._failed.values()))
         except KafkaException as error:
-            reason = error.args[0]
-            self.broken = self.broken or reason.fatal() or not reason.txn_requires_abort()
-            if not self.broken:
-                self._producer.abort_transaction(self._timeout)
-        for place in range(count):
-            self._failed.setdefault(place, reason)
-
-    @staticmethod
-    def _result(error: Any) -> Result:
-        if error is None:
-            return OK
-        code, text = str(error.name()), str(error.str())
-        if code in _PERMANENT:
-            return Result.permanent(code.lower(), text)
-        if code in _UNAVAILABLE or error.fatal():
-            return Result.unavailable(code.strip("_").lower(), text)
-        return Result.retry(code.strip("_").lower(), text)
+            self.broken = True  # the next producer of this transactional id ends what this one has begun
+            for place in messages:
+                self._failed.setdefault(place, error.args[0])
 
     def close(self) -> None:
         self._producer.purge()
         self._producer.flush(1)
+
+
+def _note(failed: dict[int, Any], place: int, error: Any, _: Any) -> None:
+    """Note what a message failed with."""
+    failed[place] = error
+
+
+def _result(error: Any, trouble: Any) -> Result:
+    """Return what became of a message; `trouble` is what was said about a broker meanwhile."""
+    if error is None:
+        return OK
+    if isinstance(error, Result):
+        return error
+    if error.name() in _TIMED_OUT and trouble is not None:
+        error = trouble
+    code, text = str(error.name()), str(error.str())
+    if code in _PERMANENT:
+        return Result.permanent(code.lower(), text)
+    if code in _REFUSED:
+        return Result.unavailable("refused_credentials", text)
+    if code in _UNAVAILABLE or code in _TIMED_OUT or error.fatal():
+        return Result.unavailable(code.strip("_").lower(), text)
+    return Result.retry(code.strip("_").lower(), text)

@@ -187,7 +187,7 @@ class KafkaReader:
         """Let the group's offsets follow; the log does not need them."""
         from confluent_kafka import KafkaException, TopicPartition
 
-        assert not hasattr(batch.mark, "ids")
+        assert isinstance(batch.mark, Sequence)
         topic = self._options.topic
         for move in batch.mark:
             self._positions[int(move.part)] = move.position

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.connect.address import shown
 from penstock.connect.per_process import PerProcess
-from penstock.core.urls import without_password
 from penstock.declare.publisher import OK, Message, Result
 
 HEADER = b"header:"  # begins the names of fields that are headers
+_SCHEMES = ("valkey", "valkeys", "redis", "rediss")
 _UNAVAILABLE = ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
+_CODES = {"BusyLoadingError": "LOADING", "ReadOnlyError": "READONLY", "OutOfMemoryError": "OOM"}
 _REFUSED = ("NOAUTH", "NOPERM", "WRONGPASS")
 
 
@@ -27,7 +29,7 @@ class Valkey:
         self, url: str, *, stream: str | None = None, max_length: int | None = None, timeout_seconds: float = 10.0
     ) -> None:
         self.topic = stream
-        self.target = without_password(url)
+        self.target = "a unix socket" if str(url).startswith("unix://") else shown(url, _SCHEMES)
         self._url = url
         self._timeout = timeout_seconds
         self._trim = () if max_length is None else ("MAXLEN", "~", max_length)
@@ -40,17 +42,29 @@ class Valkey:
         """Send all entries in one pipeline."""
         import valkey
 
-        client = self._client.get()
-        pipeline = client.pipeline(transaction=False)
-        for message in messages:
-            pipeline.execute_command("XADD", message.topic, *self._trim, "*", *fields_of(message))
+        commands = [("XADD", message.topic, *self._trim, "*", *fields_of(message)) for message in messages]
+        pool = self._client.get().connection_pool
+        failed: dict[int, Result] = {}
         try:
-            answers = pipeline.execute(raise_on_error=False)
+            connection = pool.get_connection("XADD")
         except (valkey.ConnectionError, valkey.TimeoutError) as error:
             return [unavailable(error)] * len(messages)
-        if not any(isinstance(one, Exception) for one in answers):
-            return None
-        return [_result(one) for one in answers]
+        try:  # as a pipeline of the client does it, without its work for each answer
+            connection.send_packed_command(connection.pack_commands(commands))
+            for place in range(len(messages)):
+                try:
+                    connection.read_response()
+                except valkey.ResponseError as error:
+                    failed[place] = _result(error)
+        except (valkey.ConnectionError, valkey.TimeoutError) as error:
+            connection.disconnect()
+            return [unavailable(error)] * len(messages)
+        except BaseException:
+            connection.disconnect()  # answers may be left on it
+            raise
+        finally:
+            pool.release(connection)
+        return [failed.get(place, OK) for place in range(len(messages))] if failed else None
 
     def close(self) -> None:
         """Disconnect."""
@@ -70,31 +84,32 @@ def connect(url: str, timeout: float) -> Any:
 
 def fields_of(message: Message) -> list[str | bytes]:
     """Return the fields of an entry, flat."""
-    fields: list[str | bytes] = ["event_id", message.id, "event_type", message.type]
-    fields += ["content_type", message.content_type]
+    fields: list[str | bytes] = [
+        *("event_id", message.id, "event_type", message.type),
+        *("content_type", message.content_type, "payload", message.payload),
+    ]
     if message.key is not None:
-        fields += ["key", message.key]
+        fields += ("key", message.key)
     for name, value in message.headers:
-        fields += [HEADER + name.encode(), value]
-    return [*fields, "payload", message.payload]
+        fields += (HEADER + name.encode(), value)
+    return fields
 
 
 def unavailable(error: Exception) -> Result:
     """Return the result of a server that cannot be reached, or lets nobody in."""
-    text = str(error)
-    refused = text.startswith(_REFUSED) or "AuthenticationError" in type(error).__name__
-    return Result.unavailable("refused_credentials" if refused else "unreachable", text)
+    return Result.unavailable("refused_credentials" if _is_refusal(error) else "unreachable", str(error))
 
 
-def _result(answer: Any) -> Result:
-    if not isinstance(answer, Exception):
-        return OK
-    text = str(answer)
-    if type(answer).__name__ in ("BusyLoadingError", "ReadOnlyError", "OutOfMemoryError", "ConnectionError"):
-        return Result.unavailable("unavailable", text)
-    if text.startswith(_REFUSED) or "NoPermission" in type(answer).__name__ or "Auth" in type(answer).__name__:
+def _is_refusal(error: Exception) -> bool:
+    name = type(error).__name__  # the client takes the code out of the text, and has classes for some
+    return str(error).startswith(_REFUSED) or "Auth" in name or "NoPermission" in name
+
+
+def _result(answer: Exception) -> Result:
+    if _is_refusal(answer):
         return unavailable(answer)
-    code = text.partition(" ")[0]
+    text = str(answer)
+    code = _CODES.get(type(answer).__name__) or text.partition(" ")[0]
     if code in _UNAVAILABLE:
         return Result.unavailable(code.lower(), text)
     return Result.retry(code.lower() if code.isupper() else "refused", text)

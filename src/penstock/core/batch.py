@@ -69,11 +69,7 @@ class Event:
         """The id as text, as it was given to `append`: a ULID stays a ULID."""
         if self.has_metadata and isinstance(given := self.metadata.get(GIVEN_ID), str):
             return given
-        raw = self._of.event_ids[self._index]
-        if isinstance(raw, str):
-            return str(uuid.UUID(raw))
-        text = bytes(raw).hex()
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        return self._of.id_texts(self._index, self._index + 1)[0]
 
     @property
     def event_type(self) -> str:
@@ -253,6 +249,11 @@ class Events(Sequence[Event]):
     def ordering_keys(self) -> Sequence[str | None]:
         """The ordering keys."""
         return self._columns.column(8)
+
+    def id_texts(self, first: int, last: int) -> list[str]:
+        """Return the ids of some events as text, without making a uuid of each."""
+        raw = [one.replace("-", "") if isinstance(one, str) else one.hex() for one in self.event_ids[first:last]]
+        return [f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}" for h in raw]
 
     def of_same_keys(self, places: Sequence[int], end: int) -> list[tuple[int, str]]:
         """Return (place, key) of the events before `end` that share an ordering key with one of `places`."""

@@ -28,3 +28,4 @@ class Reason(StrEnum):
     KILLED = "killed"
     SKIPPED = "skipped"
     REWOUND = "rewound"
+    IMPORTED = "imported"

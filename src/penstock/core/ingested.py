@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.core.entry_ids import EntryId
 from penstock.core.event import NewEvent
@@ -37,6 +37,18 @@ class EntryBatch:
     ids: Sequence[EntryId]
     ours: Callable[[], bool]
     acknowledged: Sequence[int] = ()  # remembered ranges whose entries the source need not send again
+
+
+@dataclass(frozen=True, slots=True)
+class FileBatch:
+    """Files whose rows were staged, to be appended to a stream."""
+
+    into: str
+    names: Sequence[str]
+    writer: str  # under which they were staged …
+    staged: Sequence[Any]  # … by these attempts
+    rejected: int  # how many of the events are rejections
+    dropped: int  # rows that the mapping dropped
 
 
 class Ingested(NamedTuple):

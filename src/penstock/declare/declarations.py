@@ -165,6 +165,7 @@ class Declarations:
             start=start,
             retry=retry or Retry(),
             lease_seconds=lease_seconds,
+            timeout_seconds=limits.PUBLISH_SECONDS,
             ordering=ordering,
             isolation="inline",
             concurrency=concurrency,

@@ -52,33 +52,27 @@ OK = Result("ok")
 class Message:
     """What is sent of an event: everything except its metadata."""
 
-    __slots__ = ("_event", "headers", "key", "topic")
+    __slots__ = ("_event", "content_type", "headers", "id", "key", "payload", "topic", "type")
 
-    def __init__(self, event: Event, topic: str, key: str | None, headers: Headers) -> None:
+    def __init__(
+        self,
+        event: Event,
+        id: str,
+        type: str,
+        payload: bytes,
+        content_type: str,
+        topic: str,
+        key: str | None,
+        headers: Headers = (),
+    ) -> None:
         self._event = event
+        self.id = id  # as it was given to `append`: a ULID stays a ULID; the same at every attempt
+        self.type = type
+        self.payload = payload  # the bytes that were appended
+        self.content_type = content_type
         self.topic = topic
         self.key = key
         self.headers = headers  # the event's own, then those of the rule; a name may occur twice
-
-    @property
-    def id(self) -> str:
-        """The event id as it was given to `append`: a ULID stays a ULID. The same at every attempt."""
-        return self._event.given_id
-
-    @property
-    def type(self) -> str:
-        """The event's type."""
-        return self._event.event_type
-
-    @property
-    def payload(self) -> bytes:
-        """The bytes that were appended."""
-        return self._event.payload
-
-    @property
-    def content_type(self) -> str:
-        """The content type of the payload."""
-        return self._event.content_type
 
     @property
     def stream(self) -> str:
@@ -100,7 +94,7 @@ class Message:
         return self._event.json()
 
     def __repr__(self) -> str:
-        return f"<Message {self.id} to {self.topic}>"
+        return f"<Message {self.id} {self.type}>"
 
 
 @runtime_checkable

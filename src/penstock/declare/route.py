@@ -64,6 +64,8 @@ def headers_of(rule: Any) -> More | None:
 
 def own_headers(event: Event) -> Headers:
     """Return the headers of the event as they are, and its trace context, if the producer sent none."""
+    if not event.has_notes:  # the common case
+        return ()
     headers = event.header_pairs
     if not event.has_metadata:
         return headers

@@ -1,8 +1,9 @@
 """The source contract: what an ingester reads from, and what it gets.
 
 A source is an object with `open(ingests)`, which connects and returns a reader. A reader's batch has a mark, which says
-what is stored with its events: positions that are compared and set (`Move`s), or the ids of entries (`EntryBatch`). The
-ingester stores both in one transaction, and then tells the reader to acknowledge the batch.
+what is stored with its events: positions that are compared and set (`Move`s), the ids of entries (`EntryBatch`), or the
+names of files whose rows are staged (`FileBatch`). The ingester stores both in one transaction, and then tells the
+reader to acknowledge the batch.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from penstock.core.entry import Entry
-from penstock.core.ingested import EntryBatch, Ingested, Move
+from penstock.core.ingested import EntryBatch, FileBatch, Ingested, Move
 from penstock.log.ingest import Ingests
 
 
@@ -21,7 +22,7 @@ class SourceBatch:
     """What a reader has read at once."""
 
     entries: Sequence[Entry]
-    mark: Sequence[Move] | EntryBatch
+    mark: Sequence[Move] | EntryBatch | FileBatch
     gone: int = 0  # entries that were pending, but deleted at the source
 
 
@@ -53,7 +54,9 @@ class Reader(Protocol):
 class Source(Protocol):
     """A stream of another system. It holds no connection, and its `repr` no password."""
 
-    name: str  # what it is called in logs
+    @property
+    def name(self) -> str:
+        """What it is called in logs."""
 
     def open(self, ingests: Ingests) -> Reader:
         """Connect; `SourceUnavailable` if that fails."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
 
 from penstock.core.observe import Claimed, LeaseEnded, LeaseGone, Observed, ProcessesDied, StoreAway
 
@@ -21,14 +20,29 @@ NAMES = (
 )
 
 
-class Counters:
-    """Counters of one group: an observer; thread-safe."""
+class Counting:
+    """Counters with these names; thread-safe."""
 
-    names: ClassVar[Sequence[str]] = NAMES
+    names: Sequence[str]
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
+
+    def _add(self, **counts: int) -> None:
+        with self._lock:
+            self._counts.update(counts)
+
+    def snapshot(self) -> dict[str, int]:
+        """Return all counts as of now."""
+        with self._lock:
+            return {name: self._counts[name] for name in self.names}
+
+
+class Counters(Counting):
+    """Counters of one group: an observer."""
+
+    names = NAMES
 
     def __call__(self, event: Observed) -> None:
         match event:
@@ -44,15 +58,6 @@ class Counters:
                 self._add(store_errors=1)
             case _:
                 pass
-
-    def _add(self, **counts: int) -> None:
-        with self._lock:
-            self._counts.update(counts)
-
-    def snapshot(self) -> dict[str, int]:
-        """Return all counts as of now."""
-        with self._lock:
-            return {name: self._counts[name] for name in self.names}
 
 
 def total(groups: Iterable[Mapping[str, int]]) -> dict[str, int]:

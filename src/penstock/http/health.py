@@ -18,11 +18,15 @@ async def healthz() -> Answer:
     return Answer({"status": "ok"})
 
 
-@router.get("/readyz", **spec(None, {"status": "ready"}, "store_unavailable", reads=True))
+_DOWN = {"stream": "orders", "group": "to-kafka", "since": "2026-01-01T12:00:00.000000Z"}
+
+
+@router.get("/readyz", **spec(None, {"status": "degraded", "targets_down": [_DOWN]}, "store_unavailable", reads=True))
 def readyz(log: TheLog) -> Answer:
-    """Answer 503 if the database cannot be reached."""
+    """Answer 503 if the database cannot be reached; `degraded`, with the groups, if targets of publishers are down."""
     try:
-        log.end()
+        down = log.circuits()
     except PenstockError as error:  # without its words, which may name the database: everybody may ask
         raise StoreUnavailable from error
-    return Answer({"status": "ready"})
+    found = [{"stream": one.stream, "group": one.group, "since": one.since} for one in down]
+    return Answer({"status": "degraded" if down else "ready", "targets_down": found})

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from penstock.core.circuit import next_delay
 from penstock.core.group import Group
 from penstock.core.lease import Failure, Settled
-from penstock.stores.base import Transaction
+from penstock.log.transact import look
+from penstock.stores.base import Store, Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCircuit:
+    """A group whose target is down."""
+
+    stream: str
+    group: str
+    since: datetime
+    error: str | None
+    error_code: str | None
+
+
+def opened(store: Store) -> list[OpenCircuit]:
+    """Return the groups whose targets are down, first the one that has been so for longest."""
+    rows = look(store, lambda tx: tx.rows("circuit.opened"))
+    return [OpenCircuit(row.stream, row.group_name, row.opened_at, row.last_error, row.error_code) for row in rows]
 
 
 def probes(tx: Transaction, group: Group, lease_id: int) -> None:

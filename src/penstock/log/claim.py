@@ -96,11 +96,11 @@ def claim_in(
     block that reads a lease; give it only if the transaction does nothing but this claim: the last statement then
     commits, and a small lease includes its events.
     """
-    group, lanes = _look(tx, stream, group_name)
+    group, lanes = look_around(tx, stream, group_name)
     expired = [lease for lane in lanes for lease in lane.expired_ids]
     if expired:
         reap.end_expired(tx, group, expired, lanes[0].looked_at)
-        group, lanes = _look(tx, stream, group_name)  # the crash-loop guard may have paused it
+        group, lanes = look_around(tx, stream, group_name)  # the crash-loop guard may have paused it
     alone = read is not None and not expired
     if group.paused:
         return _idle(tx, Idle(None, paused=True), alone=alone)
@@ -201,7 +201,7 @@ def _idle(tx: Transaction, idle: Idle, *, alone: bool) -> Idle:
     return idle
 
 
-def _look(tx: Transaction, stream: str, group_name: str) -> tuple[Group, list[LaneRow]]:
+def look_around(tx: Transaction, stream: str, group_name: str) -> tuple[Group, list[LaneRow]]:
     """Lock the group for claiming; return it with the current state of every lane.
 
     The newest lease of a lane names those that were open before it, so that finding open leases never visits ended

@@ -54,13 +54,13 @@ class LaneClaim:
         due = self._due_jobs(lane)
         older = [row for row in due if row.offset <= ceiling]
         if older:
-            return self._lease_rows(lane, older)
+            return self.lease_rows(lane, older)
         if piece is not None:
             return self._take_returned(lane, piece)
         if due:
             self.upto = due[0].offset - 1 if self.upto is None else min(self.upto, due[0].offset - 1)
-        found = self._take_next(lane)
-        return self._lease_rows(lane, due) if found is None and due else found
+        found = self.take_next(lane)
+        return self.lease_rows(lane, due) if found is None and due else found
 
     def _due_jobs(self, lane: LaneRow) -> list[DueRow]:
         """Return the rows of due jobs with the lowest offsets, those that may share a lease."""
@@ -76,7 +76,7 @@ class LaneClaim:
             return self._take_returned(lane, piece)
         if lane.last_was_range and self._ripe(lane) and (rows := self._take_rows(lane)) is not None:
             return rows
-        found = self._take_next(lane)
+        found = self.take_next(lane)
         return self._take_rows(lane) if found is None else found
 
     def _take_in_order(self, lane: LaneRow) -> LeaseRow | Passed | None:
@@ -93,7 +93,7 @@ class LaneClaim:
             return rows
         piece = self._lowest_returned(lane)
         if piece is None:
-            found = self._take_next(lane)
+            found = self.take_next(lane)
         else:
             found = self._take_returned(lane, piece) if piece.available_at <= self.now else None
         return self._take_rows(lane, ceiling) if found is None and not rows_first else found
@@ -152,9 +152,10 @@ class LaneClaim:
             due = self.tx.rows("claim.ordered_rows", ceiling=ceiling, halts=self.group.halts, **params)
         else:
             due = self.tx.rows("claim.due_rows", **params)
-        return self._lease_rows(lane, due) if due else None
+        return self.lease_rows(lane, due) if due else None
 
-    def _lease_rows(self, lane: LaneRow, due: Sequence[DueRow]) -> LeaseRow:
+    def lease_rows(self, lane: LaneRow, due: Sequence[DueRow]) -> LeaseRow:
+        """Claim rows of this lane; of suspects only those of one part."""
         taken = sorted(row.offset for row in due if row.part == due[0].part)  # suspects: one part of a lost lease
         lease = self._open(lane, members=len(taken), offsets=taken)
         params = {"offsets": taken, "lease": lease.id, "claimed_by": self.claimed_by, "now": self.now}
@@ -195,7 +196,8 @@ class LaneClaim:
             )
         return self._lease_range(lane, found, attempts=piece.attempts + 1, replay=piece.replay, fresh=False)
 
-    def _take_next(self, lane: LaneRow) -> LeaseRow | Passed | None:
+    def take_next(self, lane: LaneRow) -> LeaseRow | Passed | None:
+        """Claim the next range of this lane; None if there is nothing in it."""
         if self.horizon is None:
             self.horizon = self.tx.horizon(lane.last)
             if self.upto is not None:

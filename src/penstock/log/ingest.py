@@ -9,8 +9,9 @@ from datetime import timedelta
 from penstock.core import limits
 from penstock.core.entry_ids import EntryId, furthest, pack, parse_key, ranges, unpack
 from penstock.core.event import NewEvent
-from penstock.core.ingested import EntryBatch, Ingested, Made, Move
+from penstock.core.ingested import EntryBatch, FileBatch, Ingested, Made, Move
 from penstock.errors import DuplicateMismatch, PenstockError
+from penstock.log import files
 from penstock.log.transact import look, transact
 from penstock.stores.base import Store, Transaction
 from penstock.stores.rows import IngestPosition, IngestRange
@@ -54,6 +55,13 @@ class Ingests:
             return _append(tx, made, range(len(made.events)))
 
         return transact(self._store, work)
+
+    def store_files(self, batch: FileBatch) -> Ingested:
+        """Append what was staged of files, and record them, in one transaction; `Overtaken` if one was recorded."""
+        if not files.append_files(self._store, batch.into, batch.names, batch.staged):
+            raise Overtaken("another ingester has taken one of the files")
+        stored = sum(one.events for one in batch.staged) - batch.rejected
+        return Ingested(stored, rejected=batch.rejected, dropped=batch.dropped)
 
     # --- sources whose entries are remembered --------------------------------------------------------------------
 

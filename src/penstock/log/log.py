@@ -22,6 +22,7 @@ from penstock.log import (
     cancel,
     change_group,
     checks,
+    circuit,
     claim_once,
     create_group,
     deliveries,
@@ -48,6 +49,7 @@ from penstock.log import (
 )
 from penstock.log.bookkeeping import Bookkeeping
 from penstock.log.cancel import Cancelled
+from penstock.log.circuit import OpenCircuit
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
 from penstock.log.ingest import Ingests
@@ -466,6 +468,10 @@ class Log:
     def state(self, stream: str, group: str, key: str) -> dict[str, Any]:
         """Return the state of one key, for inspection."""
         return keyed_state.of_key(self.store, stream, group, key)
+
+    def circuits(self) -> list[OpenCircuit]:
+        """Return the groups whose targets are down, and since when."""
+        return circuit.opened(self.store)
 
     def end(self) -> int:
         """Return the last assigned offset, visible or not; idle workers watch it."""

@@ -36,7 +36,7 @@ class Staging:
     def __init__(self, store: Store, stream: str, writer: str, batch: int) -> None:
         self._store = store
         self._stream = stream
-        self._writer = writer
+        self.writer = writer
         self._batch = batch
 
     def stage(self, chunks: Iterable[tuple[Sequence[NewEvent], Sequence[int] | None]]) -> Staged:
@@ -50,7 +50,7 @@ class Staging:
             if not chunk:
                 continue
             if not events:
-                transact(self._store, lambda tx: begin(tx, attempt, self._writer, self._batch))
+                transact(self._store, lambda tx: begin(tx, attempt, self.writer, self._batch))
             transact(self._store, partial(stage, attempt=attempt, events=chunk, sources=sources))
             events += len(chunk)
         return Staged(attempt, events)
@@ -61,9 +61,9 @@ class Staging:
         `key` replaces the writer's name if the batch is recorded under another one than its attempts.
         """
         counting = [one for one in named if one.events]
-        done = transact(self._store, lambda tx: commit(tx, self._stream, key or self._writer, self._batch, counting))
+        done = transact(self._store, lambda tx: commit(tx, self._stream, key or self.writer, self._batch, counting))
         try:
-            transact(self._store, lambda tx: drop_leftovers(tx, self._writer, self._batch))
+            transact(self._store, lambda tx: drop_leftovers(tx, self.writer, self._batch))
         except PenstockError as error:  # the events are appended; the next commit drops what is left over
             logger.warning("could not drop leftovers of a write; the next commit does: %s", error)
         return done
@@ -74,7 +74,7 @@ class Staging:
 
     def abort_all(self) -> None:
         """Drop what any attempt has staged for this batch; an attempt that is still staging fails."""
-        transact(self._store, lambda tx: drop_leftovers(tx, self._writer, self._batch))
+        transact(self._store, lambda tx: drop_leftovers(tx, self.writer, self._batch))
 
 
 # --- in the caller's transaction --------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ what the store's driver makes of it.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
@@ -269,3 +270,33 @@ class IngestRange(Protocol):
     id: int
     low: bytes
     high: bytes
+
+
+class ImportRow(Protocol):
+    """`import.find`, `import.locked`: an import; options, position and counts are JSON."""
+
+    id: int
+    options: str
+    read_upto: str | None
+    counts: str
+    state: str
+    by: str
+
+
+class ImportGroupRow(Protocol):
+    """`import.groups`: a group that an import has made, and how far its finished events are settled."""
+
+    group_id: int
+    settled_upto: int
+    done: bool
+    stream: str
+    group_name: str
+
+
+class PlacedRow(Protocol):
+    """`import.known`: where an event is."""
+
+    event_id: uuid.UUID
+    stream: str
+    offset: int
+    bucket: int

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC
+from typing import Any
 from urllib.parse import quote
 
 import orjson
 
-from penstock.connect.encoded import as_json, base64_text
+from penstock.connect.encoded import as_json, as_text, base64_text
 from penstock.declare.publisher import Message
 
 # What belongs to the connection or to us, and cannot be set by a producer.
@@ -19,6 +21,7 @@ RESERVED = frozenset(
         "expect",
         "host",
         "keep-alive",
+        "proxy-connection",
         "te",
         "trailer",
         "transfer-encoding",
@@ -29,9 +32,12 @@ RESERVED = frozenset(
     ]
 )
 _TRACE = ("traceparent", "tracestate")  # the extension for distributed tracing
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # a tab may be in a value
 _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 
 Pair = tuple[bytes, bytes]
+_STRUCTURED: list[Pair] = [(b"content-type", b"application/cloudevents+json; charset=utf-8")]
 
 
 def attributes(message: Message, source: str) -> dict[str, str]:
@@ -53,15 +59,14 @@ def attributes(message: Message, source: str) -> dict[str, str]:
 
 def structured(message: Message, source: str) -> tuple[list[Pair], bytes]:
     """Return the headers and the body of an event as one JSON object."""
-    data = as_json(message)
-    body = orjson.dumps(
-        {
-            **attributes(message, source),
-            "datacontenttype": message.content_type,
-            **({"data_base64": base64_text(message.payload)} if data is None else {"data": data}),
-        }
-    )
-    return [(b"content-type", b"application/cloudevents+json")], body
+    found: dict[str, Any] = attributes(message, source)
+    found["datacontenttype"] = message.content_type
+    data: Any = as_json(message)
+    if data is None and (data := as_text(message)) is None:
+        found["data_base64"] = base64_text(message.payload)
+    else:
+        found["data"] = data
+    return _STRUCTURED[:], orjson.dumps(found)
 
 
 def binary(message: Message, source: str) -> tuple[list[Pair], bytes]:
@@ -79,12 +84,13 @@ def own_headers(message: Message) -> list[Pair]:
     """Return the headers of the message; `ValueError` if one cannot be sent over HTTP."""
     pairs = []
     for name, value in message.headers:
-        if name.lower() in RESERVED or name.lower().startswith("ce-"):
-            raise ValueError(f"the header {name!r} belongs to the connection or to CloudEvents")
-        if not name.isascii() or not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
+        low = name.lower()
+        if low in RESERVED or low.startswith("ce-"):
+            raise ValueError(f"the header {name!r:.80} belongs to the connection, the signature or CloudEvents")
+        if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r:.80} cannot be the name of an HTTP header")
         raw = value.encode() if isinstance(value, str) else value
-        if any(code < 0x20 and code != 0x09 for code in raw) or raw != raw.strip():
+        if raw != raw.strip() or _CONTROL.search(raw):
             raise ValueError(f"the value of {name!r:.80} cannot be sent as an HTTP header")
         pairs.append((name.encode(), raw))
     return pairs

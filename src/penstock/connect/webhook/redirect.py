@@ -5,63 +5,56 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from typing import NamedTuple
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin
+
+from penstock.connect.webhook.place import Place
 
 
 class Refused(Exception):
     """A redirect that is not followed."""
 
 
-class Place(NamedTuple):
-    """Where to send a request: the URL, and the same with the address that was checked."""
-
-    url: str
-    at: str | None = None  # None: look the name up
-
-    @property
-    def name(self) -> str:
-        """The name of the host."""
-        return urlsplit(self.url).hostname or ""
-
-    @property
-    def host(self) -> str:
-        """The name of the host as it stands in the request."""
-        return urlsplit(self.url).netloc.rpartition("@")[2]
-
-
-async def follow(base: str, location: str, *, allow_private: bool) -> Place:
+async def follow(place: Place, location: str, *, allow_private: bool) -> Place:
     """Return where a redirect leads; `Refused` if that is private, or not HTTP.
 
     The address is looked up once and then used, so that the name cannot mean another one a moment later.
     """
-    url = urljoin(base, location)
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or parts.hostname is None:
-        raise Refused(f"a redirect leads to {parts.scheme or 'nowhere'}")
-    if urlsplit(base).scheme == "https" and parts.scheme != "https":
-        raise Refused("a redirect leads away from https")
-    if allow_private:
-        return Place(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise Refused(f"a redirect leads to {parts.hostname}, which is unknown") from error
+        to = Place.of(urljoin(place.url, location))
+    except ValueError as error:
+        raise Refused(f"a redirect leads nowhere: {error}") from None
+    if place.secure and not to.secure:
+        raise Refused("a redirect leads away from https")
+    if allow_private or to.origin == place.origin:  # the same origin, at the same address
+        return to._replace(address=place.address if to.origin == place.origin else None)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise Refused(f"a redirect leads to {to.host}, which is unknown") from None
     addresses = [str(one[4][0]) for one in found]
-    if not all(is_public(one) for one in addresses):
-        raise Refused(f"a redirect leads to {parts.hostname}, a private address")
-    address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
-    return Place(url, urlunsplit(parts._replace(netloc=f"{address}:{port}")))
+    if not addresses or not all(is_public(one) for one in addresses):
+        raise Refused(f"a redirect leads to {to.host}, a private address")
+    return to._replace(address=addresses[0])
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address belongs to the public internet.
+    """Return whether an address belongs to the public internet, and so does an address that it stands for.
 
-    >>> is_public("10.0.0.1"), is_public("::ffff:127.0.0.1"), is_public("8.8.8.8")
-    (False, False, True)
+    >>> is_public("10.0.0.1"), is_public("::ffff:127.0.0.1"), is_public("64:ff9b::a00:1"), is_public("8.8.8.8")
+    (False, False, False, True)
     """
     found = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    one = mapped or found
-    return one.is_global and not one.is_multicast
+    if isinstance(found, ipaddress.IPv6Address) and (inner := _inner(found)) is not None:
+        found = inner
+    return found.is_global and not found.is_multicast
+
+
+def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address that a gateway would take out of an IPv6 address."""
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    teredo = address.teredo
+    return address.ipv4_mapped or address.sixtofour or (None if teredo is None else teredo[1])
+
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")

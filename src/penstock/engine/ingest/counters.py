@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.core.observe import BatchOvertaken, EntriesIngested, Observed, SourceAway
-from penstock.engine.counters import Counters
+from penstock.core.observe import BatchOvertaken, EntriesIngested, Observed, SourceAway, StoreAway
+from penstock.engine.counters import Counting
 
 NAMES = (
     "stored",
@@ -17,8 +17,8 @@ NAMES = (
 )
 
 
-class IngestCounters(Counters):
-    """Counters of one source: an observer; thread-safe."""
+class IngestCounters(Counting):
+    """Counters of one source: an observer."""
 
     names = NAMES
 
@@ -30,5 +30,7 @@ class IngestCounters(Counters):
                 self._add(overtaken=1)
             case SourceAway():
                 self._add(source_errors=1)
+            case StoreAway():
+                self._add(store_errors=1)
             case _:
-                super().__call__(event)
+                pass

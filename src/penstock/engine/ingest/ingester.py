@@ -6,7 +6,7 @@ import logging
 import threading
 from contextlib import suppress
 
-from penstock.core.ingested import EntryBatch, Ingested
+from penstock.core.ingested import EntryBatch, FileBatch, Ingested
 from penstock.core.observe import BatchOvertaken, EntriesIngested, Observers, SourceAway, StoreAway
 from penstock.declare.ingest import Ingest
 from penstock.declare.source import Reader, SourceBatch
@@ -122,6 +122,8 @@ class Ingester:
         ingests = self._log.ingests
 
         def store() -> Ingested:
+            if isinstance(mark, FileBatch):
+                return ingests.store_files(mark)
             if isinstance(mark, EntryBatch):
                 return ingests.store_entries(reader.source, mark, made)
             return ingests.store_moves(reader.source, mark, made)

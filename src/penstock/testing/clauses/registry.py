@@ -16,6 +16,7 @@ PAGES = (
     "page_001",
     "page_002",
     "page_002_rules",
+    "page_002_publish",
     "page_003",
     "page_004",
     "page_004_workers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.log.pipelines import Rename
 from penstock.spark.causes import OF_FILES, first_line
@@ -65,6 +65,28 @@ class HadoopFolder:
     def drop(self, name: str) -> None:
         with _os_errors():
             self._files.delete(self._java_path(self.place(name)), True)
+
+
+class FoundFile(NamedTuple):
+    """A file of a listing."""
+
+    path: str
+    size: int
+
+
+def list_files(spark: Any, path: str) -> list[FoundFile]:
+    """Return the files of a folder, or those that fit a pattern, without hidden ones; `OSError` if that fails."""
+    with _os_errors():
+        java_path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
+        system = java_path.getFileSystem(_configuration(spark))
+        found = [*(system.globStatus(java_path) or ())]
+        if len(found) == 1 and found[0].isDirectory():
+            found = [*system.listStatus(found[0].getPath())]
+        return [
+            FoundFile(str(one.getPath().toString()), int(one.getLen()))
+            for one in found
+            if one.isFile() and str(one.getPath().getName())[0] not in "._"
+        ]
 
 
 def _configuration(spark: Any) -> Any:

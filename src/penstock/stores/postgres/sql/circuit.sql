@@ -12,3 +12,7 @@ on conflict (group_id) do update
 
 -- name: circuit.close
 delete from penstock.circuits where group_id = %(group_id)s and probe = %(lease)s;
+
+-- name: circuit.opened
+select g.stream, g.group_name, c.opened_at, c.last_error, c.error_code
+  from penstock.circuits c join penstock.groups g using (group_id) order by c.opened_at, c.group_id;

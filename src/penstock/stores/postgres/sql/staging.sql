@@ -61,3 +61,6 @@ delete from penstock.staging_attempts where attempt = any(%(attempts)s::uuid[]);
 -- name: stage.drop_rows
 -- … then, in a statement that sees all they did, their rows.
 delete from penstock.staged where attempt = any(%(attempts)s::uuid[]);
+
+-- name: stage.known_writers
+select writer from penstock.writes where stream = %(stream)s and writer = any(%(writers)s::text[]);

@@ -13,6 +13,10 @@ insert into penstock_maintenance (one) values (1)
 ;;
 delete from penstock_event_cancels where group_id = :group_id
 ;;
+delete from penstock_import_groups where group_id = :group_id
+;;
+delete from penstock_import_ranges where group_id = :group_id
+;;
 delete from penstock_deliveries where group_id = :group_id
 ;;
 delete from penstock_leases where group_id = :group_id

@@ -57,3 +57,6 @@ delete from penstock_staging_attempts where attempt in (select value from json_e
 
 -- name: stage.drop_rows
 delete from penstock_staged where attempt in (select value from json_each(:attempts));
+
+-- name: stage.known_writers
+select writer from penstock_writes where stream = :stream and writer in (select value from json_each(:writers));

@@ -1,0 +1,109 @@
+"""An osqueue file moves in: its jobs are submitted with their ids, and tried before as often as they were."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock.errors import InvalidSource
+from penstock.imports.osqueue import Osqueue
+from tests.support.import_sources import import_all
+
+pytestmark = pytest.mark.shows("R13")
+ID = "0198c0de-0000-4000-8000-00000000000a"
+
+
+def job(**fields: Any) -> dict[str, Any]:
+    usual = {
+        "id": str(uuid.uuid4()),
+        "status": "unclaimed",
+        "type": "email:send",
+        "payload": {"to": "a"},
+        "attempts": 0,
+    }
+    return {**usual, "createdAt": 1_700_000_000_000, **fields}
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Path:
+    jobs = [
+        job(id=ID, payload={"n": 1}, maxAttempts=5),
+        job(id="mine-2", payload={"n": 2}, status="in_progress", workerId="w", heartbeat=1, attempts=2),
+        job(payload=None, type="report"),
+        job(payload={"n": 4}, type="not a name"),
+    ]
+    path = tmp_path / "queue.json"
+    path.write_text(json.dumps({"broker": "b", "brokerHeartbeat": 1, "jobs": jobs, "completedTotal": 17}))
+    return path
+
+
+def read(path: Path) -> Osqueue:
+    return Osqueue(str(path), queue="default")
+
+
+def test_jobs_are_submitted_with_their_ids_and_attempts(log: penstock.Log, queue: Path) -> None:
+    report = import_all(log, read(queue))
+    assert report.complete and report.tally.copied == 3 and report.tally.reasons == {"unfit": 1}
+    first = log.job(ID)
+    assert json.loads(first.payload) == {"n": 1}
+    second = log.claim_job("w-1", types=["email:send"])
+    third = log.claim_job("w-1", types=["email:send"])
+    assert second is not None and third is not None
+    assert [json.loads(one.payload)["n"] for one in (second, third)] == [1, 2], "in the order of the file"
+    assert second.max_attempts == 5
+    delivery = log.delivery("jobs:default:0:email:send", "workers", third.id)
+    assert delivery.total_attempts == 3 and delivery.metadata["penstock-id"] == "mine-2"
+    assert ("imported", 2) in [(one.outcome, one.attempt) for one in delivery.history]
+    assert json.loads(log.claim_job("w-1", types=["report"]).payload) is None  # type: ignore[union-attr]
+    (rejected,) = log.read("osqueue.rejected")
+    assert (
+        "not a name" in rejected.json()["reason"]
+        and rejected.json()["position"] == json.loads(queue.read_text())["jobs"][3]["id"]
+    )
+
+
+def test_the_same_file_again_submits_only_what_is_new(log: penstock.Log, queue: Path) -> None:
+    import_all(log, read(queue))
+    claimed = log.claim_job("w-1", types=["email:send"])
+    assert claimed is not None
+    content = json.loads(queue.read_text())
+    content["jobs"].insert(0, job(payload={"n": 5}))
+    queue.write_text(json.dumps(content))
+    report = import_all(log, read(queue))
+    assert report.tally.copied == 4 and report.tally.known == 4, "three jobs and what was rejected"
+    assert log.job(claimed.id).status == "CLAIMED"
+    assert len(log.read("jobs:default:0:email:send")) == 3
+
+
+def test_what_was_completed_is_noted_in_the_audit(log: penstock.Log, queue: Path) -> None:
+    report = import_all(log, read(queue))
+    assert report.notes == {"completedTotal": 17}
+    with log.store.transaction(write=False) as tx:
+        record = tx.one("import.find", system="osqueue", source=report.source)
+    assert json.loads(record.counts)["completedTotal"] == 17
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "has no list `jobs`"),
+        ('{"jobs": [1]}', "has no list `jobs`"),
+        ('{"jobs": [{"status": "lost", "type": "t", "payload": {}}]}', r"states that nobody has named: 'lost' \(1\)"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_before_anything_is_written(
+    log: penstock.Log, tmp_path: Path, content: str, words: str
+) -> None:
+    path = tmp_path / "queue.json"
+    path.write_text(content)
+    with pytest.raises(InvalidSource, match=words):
+        import_all(log, read(path))
+    with pytest.raises(InvalidSource, match="No such file"):
+        read(tmp_path / "other.json")
+    assert log.streams() == []

@@ -109,8 +109,8 @@ class Ingester:
         self.drained = False
         done = self._store(reader, batch)
         if done is not None:
-            reader.acknowledge(batch, done)
             self.observers.emit(EntriesIngested(self.name, done, batch.gone))
+            reader.acknowledge(batch, done)
             reader.rest(idle=False)
 
     def _store(self, reader: Reader, batch: SourceBatch) -> Ingested | None:

@@ -12,7 +12,6 @@ from penstock.declare.pipeline import Pipeline
 from penstock.declare.query import Query
 from penstock.declare.subscription import Subscription
 from penstock.engine.drain import Served
-from penstock.engine.ingest.engine import IngestOutcome
 from penstock.engine.outcome import Outcome
 from penstock.errors import InvalidInput, UnknownGroup
 from penstock.launch import Launch, Submit, ingest_only, launch, run_locally
@@ -83,7 +82,7 @@ class App(Declarations):
             raise InvalidInput(f"The app {self.name!r} declares no jobs.")
         return run_locally(self, [], jobs, Launch("local", until_drained, processes), concurrency)
 
-    def run_ingests(self, *, until_drained: bool = False, master: str | None = None) -> IngestOutcome:
+    def run_ingests(self, *, until_drained: bool = False, master: str | None = None) -> Outcome:
         """Ingest from all sources until Ctrl-C or SIGTERM, or, with `until_drained`, until they have nothing more.
 
         Files are read by Spark: by the active session, else by a new one for `master`.
@@ -93,7 +92,7 @@ class App(Declarations):
 
     def _check_groups(self, groups: Sequence[str] | None) -> None:
         known = self.groups
-        if not known and not self.jobs:
+        if not known and not self.jobs and not self.ingests:
             raise InvalidInput(f"The app {self.name!r} declares no handlers, no pipelines, no queries and no jobs.")
         for group in groups or ():
             if group not in known:

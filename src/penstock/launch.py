@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from penstock.connect.files import Files
@@ -13,7 +14,7 @@ from penstock.declare.locate import reference_of
 from penstock.declare.pipeline import Pipeline, check_local
 from penstock.declare.query import Query
 from penstock.declare.subscription import Subscription
-from penstock.engine.ingest.engine import IngestOutcome, run_ingest
+from penstock.engine.ingest.engine import run_ingest
 from penstock.engine.outcome import Outcome, check_processes
 from penstock.errors import InvalidInput
 from penstock.log.log import Log
@@ -55,7 +56,7 @@ class Launch(NamedTuple):
 
 
 def launch(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
-    """Run an app, or some of its groups, until it is stopped or drained. Jobs are run if no groups are named."""
+    """Run an app until it is stopped or drained, or some of its groups, and then no jobs and no ingests."""
     if how.engine not in ("spark", "local"):
         raise InvalidInput(f'engine is "spark" or "local", not {how.engine!r}.')
     if how.engine == "local" and (how.spark is not None or any(how.submit)):
@@ -65,7 +66,9 @@ def launch(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
     if how.engine == "spark":
         return _on_spark(app, how, groups)
     check_local([*app.chosen_pipelines(groups), *app.chosen_queries(groups)])
-    return run_locally(app, app.chosen(groups), [] if groups else app.jobs, how)
+    if not groups and (files := _files_of(app.ingests)):
+        raise InvalidInput(f"{files[0].source.name}: files are read by Spark. Use its engine, or name groups.")
+    return run_locally(app, app.chosen(groups), [] if groups else app.jobs, how, ingests=[] if groups else app.ingests)
 
 
 def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
@@ -84,6 +87,7 @@ def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
             app.chosen_queries(groups),
             jobs,
             scheduled(app.schedules, jobs),
+            partial(_read_by_spark, [] if groups else app.ingests, log),
             name=app.name,
             submit=SparkSubmit(master, dict(conf), *files),
             spark=how.spark,
@@ -91,20 +95,30 @@ def _on_spark(app: App, how: Launch, groups: Sequence[str] | None) -> Outcome:
         )
 
 
-def ingest_only(app: App, until_drained: bool, master: str | None) -> IngestOutcome:
+def ingest_only(app: App, until_drained: bool, master: str | None) -> Outcome:
     """Run the ingests of an app, and nothing else of it; files are read by Spark."""
     if not app.ingests:
         raise InvalidInput(f"The app {app.name!r} ingests nothing.")
     with app.open() as log, ExitStack() as stack:
         ingests = list(app.ingests)
-        if any(isinstance(one.source, Files) for one in ingests):
-            from penstock.spark.files import on_spark
+        if _files_of(ingests):
             from penstock.spark.run import Submit as SparkSubmit
             from penstock.spark.run import session_for
 
             session = stack.enter_context(session_for(None, SparkSubmit(master), app.name, log.store.url))
-            ingests = [on_spark(one, log, session) if isinstance(one.source, Files) else one for one in ingests]
+            ingests = _read_by_spark(ingests, log, session)
         return run_ingest(log, ingests, until_drained=until_drained, app=app.name)
+
+
+def _files_of(ingests: Sequence[Ingest]) -> list[Ingest]:
+    return [one for one in ingests if isinstance(one.source, Files)]
+
+
+def _read_by_spark(ingests: Sequence[Ingest], log: Log, session: Any) -> list[Ingest]:
+    """Let a session read the files among the sources."""
+    from penstock.spark.files import on_spark
+
+    return [on_spark(one, log, session) if isinstance(one.source, Files) else one for one in ingests]
 
 
 def run_locally(
@@ -113,6 +127,7 @@ def run_locally(
     jobs: Sequence[JobType],
     how: Launch,
     concurrency: int | None = None,
+    ingests: Sequence[Ingest] = (),
 ) -> Outcome:
     """Run these of an app on the local engine; `concurrency` is what the jobs were chosen with."""
     if check_processes(how.processes) == 1:
@@ -120,7 +135,8 @@ def run_locally(
 
         schedules = scheduled(app.schedules, jobs)
         with app.open() as log:
-            return run_local(log, subscriptions, jobs, schedules, until_drained=how.until_drained, app=app.name)
+            declared = (subscriptions, jobs, schedules, ingests)
+            return run_local(log, *declared, until_drained=how.until_drained, app=app.name)
     from penstock.engine.local.pool import run_pool
 
     functions = [
@@ -135,6 +151,7 @@ def run_locally(
         jobs,
         processes=how.processes,
         concurrency=concurrency,
+        ingest=bool(ingests),
         url=app.url,
         until_drained=how.until_drained,
         name=app.name,

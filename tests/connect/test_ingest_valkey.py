@@ -180,7 +180,10 @@ def test_pending_entries_whose_body_is_gone_are_acknowledged_and_counted(
 
 
 @pytest.mark.shows("R07")
-@pytest.mark.clause("003-22", "003-23", "003-24", "003-25")
+@pytest.mark.clause("003-22")
+@pytest.mark.clause("003-23")
+@pytest.mark.clause("003-24")
+@pytest.mark.clause("003-25")
 def test_a_live_worker_takes_over_what_idles_at_a_dead_one(
     log: penstock.Log, valkey: ValkeyServer, stream: str
 ) -> None:

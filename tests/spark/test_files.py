@@ -31,11 +31,11 @@ def ingested(spark: Any, log: penstock.Log, source: Files, map: Any = None, into
     engine = IngestEngine(log, [on_spark(Ingest(source, into, map), log, spark)], until_drained=True)
     engine.start()
     try:
-        assert engine.wait(PATIENCE_SECONDS), engine.snapshot()
+        assert engine.wait(PATIENCE_SECONDS), engine.ingested()
     finally:
         engine.stop()
     assert engine.paused == {}
-    (counts,) = engine.snapshot().values()
+    (counts,) = engine.ingested().values()
     return counts
 
 
@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_listed_is_waited_for(spark: Any, postgres_log: 
     engine = IngestEngine(postgres_log, [on_spark(Ingest(source, "clicks"), postgres_log, spark)])
     engine.start()
     try:
-        wait_until(lambda: next(iter(engine.snapshot().values()))["source_errors"] > 0)
+        wait_until(lambda: next(iter(engine.ingested().values()))["source_errors"] > 0)
         assert engine.paused == {}
     finally:
         engine.stop()

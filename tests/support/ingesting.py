@@ -26,11 +26,11 @@ def ingest_until_drained(log: penstock.Log, *sources: Any, into: str = "clicks",
     engine = IngestEngine(log, app.ingests, until_drained=True)
     engine.start()
     try:
-        assert engine.wait(PATIENCE_SECONDS), f"still reading: {engine.snapshot()}"
+        assert engine.wait(PATIENCE_SECONDS), f"still reading: {engine.ingested()}"
     finally:
         engine.stop()
     assert not engine.paused, engine.paused
-    found = engine.snapshot().values()
+    found = engine.ingested().values()
     return {name: sum(one[name] for one in found) for name in next(iter(found)) if any(one[name] for one in found)}
 
 
@@ -49,7 +49,7 @@ def ingesting(log: penstock.Log, source: Any, into: str = "clicks", **options: A
 
 def count_of(engine: IngestEngine, name: str) -> int:
     """One count of all its sources."""
-    return sum(one[name] for one in engine.snapshot().values())
+    return sum(one[name] for one in engine.ingested().values())
 
 
 def numbers(log: penstock.Log, stream: str = "clicks") -> list[int]:

@@ -13,7 +13,7 @@ from penstock.cli.failures import FAILED
 from penstock.cli.session import Session
 
 if TYPE_CHECKING:
-    from penstock.engine.ingest.engine import IngestOutcome
+    from penstock.engine.outcome import Outcome
 
 
 @command(root, "ingest", panel=OPERATE, example="penstock ingest app.py --until-drained")
@@ -45,5 +45,5 @@ def ingest(
         raise typer.Exit(FAILED)
 
 
-def _document(outcome: IngestOutcome) -> dict[str, Any]:
+def _document(outcome: Outcome) -> dict[str, Any]:
     return {"seconds": round(outcome.seconds, 3), "sources": outcome.sources, "failed": outcome.paused}

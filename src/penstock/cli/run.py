@@ -162,6 +162,8 @@ def run_document(outcome: Outcome) -> dict[str, Any]:
     from penstock.engine.outcome import PoolOutcome
 
     document = {"seconds": round(outcome.seconds, 3), "groups": outcome.groups, "paused": outcome.paused}
+    if outcome.sources:
+        document["sources"] = outcome.sources
     if isinstance(outcome, PoolOutcome):
         document["member_deaths"] = outcome.member_deaths
     return document

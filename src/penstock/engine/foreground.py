@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.core.observe import RunProgressed, RunStopping, everyone
+from penstock.declare.ingest import Ingest
 from penstock.declare.job import JobType, ScheduledJob
 from penstock.declare.subscription import Subscription
 from penstock.engine.local.engine import LocalEngine
@@ -26,15 +27,17 @@ def run_local(
     subscriptions: Sequence[Subscription],
     jobs: Sequence[JobType] = (),
     schedules: Sequence[ScheduledJob] = (),
+    ingests: Sequence[Ingest] = (),
     *,
     until_drained: bool = False,
     app: str | None = None,
 ) -> Outcome:
     """Run a local engine until a signal or an operator stops it, or until drained."""
     orders = Orders()
-    names = [*(one.name for one in subscriptions), *(one.name for one in jobs)]
+    names = [one.name for each in (subscriptions, jobs, ingests) for one in each]
     with running(log, "local", names, app, orders.obey) as run:
         engine = LocalEngine(log, subscriptions, jobs, schedules, until_drained=until_drained, run=run)
+        engine.ingest(ingests)
         return run_engine(engine, orders)
 
 
@@ -86,7 +89,7 @@ def run_engine(engine: Engine, orders: Orders | None = None) -> Outcome:
             everyone.emit(RunProgressed(engine.snapshot()))
     everyone.emit(RunProgressed(engine.snapshot()))
     notice.wait()
-    return Outcome(engine.snapshot(), dict(engine.paused), engine.seconds)
+    return Outcome(engine.snapshot(), dict(engine.paused), engine.seconds, engine.ingested())
 
 
 class StopNotice:

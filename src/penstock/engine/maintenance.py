@@ -7,7 +7,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from penstock.core.observe import Observers, everyone
+from penstock.declare.ingest import Ingest
 from penstock.engine.drain import Drained, Served
+from penstock.engine.ingest.counters import IngestCounters
+from penstock.engine.ingest.ingester import Ingester
 from penstock.engine.outage import try_once
 from penstock.engine.retention import Retention
 from penstock.log.log import Log
@@ -35,6 +39,14 @@ class Engine(ABC):
         self._error: BaseException | None = None
         self._began = time.monotonic()
         self._threads: list[threading.Thread] = []
+        self._ingesters: list[Ingester] = []
+        self._ingested: dict[str, IngestCounters] = {}
+
+    def ingest(self, ingests: Sequence[Ingest]) -> None:
+        """Read these sources, too; call it before `start`."""
+        for one in ingests:
+            counters = self._ingested[one.name] = IngestCounters()
+            self._ingesters.append(Ingester(self._log, one, Observers(counters, parent=everyone), self._stopping))
 
     @abstractmethod
     def start(self) -> None:
@@ -46,11 +58,17 @@ class Engine(ABC):
 
     @abstractmethod
     def quiet(self, quiet: bool) -> None:
-        """Finish what is claimed and claim nothing new; False to resume."""
+        """Finish what is claimed, claim and read nothing new; False to resume."""
+        for one in self._ingesters:
+            one.quiet(quiet)
 
     @abstractmethod
     def snapshot(self) -> dict[str, dict[str, int]]:
         """Return the counters of every group as of now."""
+
+    def ingested(self) -> dict[str, dict[str, int]]:
+        """Return the counters of every source as of now."""
+        return {name: counters.snapshot() for name, counters in self._ingested.items()}
 
     def wait(self, seconds: float | None = None) -> bool:
         """Return True when everything has stopped, False after `seconds`; raise the error that stopped it, if any."""
@@ -72,8 +90,9 @@ class Engine(ABC):
 
     @property
     def paused(self) -> dict[str, str]:
-        """Groups that could not be drained, with the reason."""
-        return self._left.paused
+        """Groups that could not be drained, and sources that are not read any more, with the reason."""
+        failed = {one.name: one.failure for one in self._ingesters if one.failure is not None}
+        return {**self._left.paused, **failed}
 
     # --- for the engines -----------------------------------------------------------------------------------------
 
@@ -94,7 +113,9 @@ class Engine(ABC):
         self.stop()
 
     def _maintain(self) -> None:
-        """Start the thread that reaps, ends a finished drain, and cleans up after the workers."""
+        """Start to read sources, and the thread that reaps, ends a finished drain, and cleans up after the workers."""
+        for one in self._ingesters:
+            self._thread(one.run, f"penstock-{one.name}")
         threading.Thread(target=self._keep, name="penstock-keeper", daemon=True).start()
 
     def _keep(self) -> None:
@@ -108,7 +129,8 @@ class Engine(ABC):
                     next_reap = time.monotonic() + _REAP_SECONDS
                 retention.tick()
                 if self._until_drained and time.monotonic() >= next_look:
-                    if self._may_be_drained() and self._left.look():
+                    read = all(one.drained for one in self._ingesters)
+                    if read and self._may_be_drained() and self._left.look():
                         self.stop()
                     next_look = time.monotonic() + self.drain_look
         except BaseException as error:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from penstock.declare.ingest import Ingest
 from penstock.declare.job import JobType, PortableJob, ScheduledJob, portable_job
 from penstock.declare.load import app_files
 from penstock.declare.pipeline import Pipeline
@@ -62,13 +63,17 @@ def run_spark(
     queries: Sequence[Query] = (),
     jobs: Sequence[JobType] = (),
     schedules: Sequence[ScheduledJob] = (),
+    sources: Callable[[Any], Sequence[Ingest]] = lambda session: (),
     *,
     name: str,
     submit: Submit | None = None,
     spark: Any = None,
     until_drained: bool = False,
 ) -> Outcome:
-    """Run until a signal or an operator stops it, or until drained. Everything is checked before the first claim."""
+    """Run until a signal or an operator stops it, or until drained. Everything is checked before the first claim.
+
+    `sources` gets the session, which may read some of them, and returns what is ingested.
+    """
     packed: list[PortableSubscription | PortableJob] = [
         *(portable(one) for one in subscriptions),
         *(portable_job(one) for one in jobs),
@@ -84,10 +89,12 @@ def run_spark(
             session, preflight.Needs(secrets.hide(session, log.store.url), tuple(packed), tuple(folders))
         )
         orders = Orders()
-        served: list[Served] = [*subscriptions, *pipelines, *queries, *jobs]
+        ingests = sources(session)
+        served: list[Served | Ingest] = [*subscriptions, *pipelines, *queries, *jobs, *ingests]
         with running(log, "spark", [one.name for one in served], name, orders.obey) as run:
             declared = (subscriptions, pipelines, queries, jobs, schedules)
             engine = SparkEngine(log, session, log.store.url, *declared, until_drained=until_drained, run=run)
+            engine.ingest(ingests)
             return run_engine(engine, orders)
 
 

@@ -16,7 +16,7 @@ from penstock.log.ingest import Overtaken
 from penstock.log.log import Log
 
 logger = logging.getLogger("penstock")
-_READ_SECONDS = 0.5  # that a read may wait for something new
+_READ_SECONDS = 0.2  # that a read may wait for something new
 _NOTHING = Ingested()
 
 
@@ -109,8 +109,8 @@ class Ingester:
         self.drained = False
         done = self._store(reader, batch)
         if done is not None:
-            reader.acknowledge(batch, done)
             self.observers.emit(EntriesIngested(self.name, done, batch.gone))
+            reader.acknowledge(batch, done)
             reader.rest(idle=False)
 
     def _store(self, reader: Reader, batch: SourceBatch) -> Ingested | None:

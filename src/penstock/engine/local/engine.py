@@ -104,6 +104,7 @@ class LocalEngine(Engine):
             worker.stop()
 
     def quiet(self, quiet: bool) -> None:
+        super().quiet(quiet)
         for worker in self._all():
             worker.quiet(quiet)
 

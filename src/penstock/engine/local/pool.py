@@ -43,6 +43,7 @@ def run_pool(
     *,
     processes: int,
     concurrency: int | None = None,
+    ingest: bool = False,
     url: str | None = None,
     until_drained: bool = False,
     name: str | None = None,
@@ -62,6 +63,7 @@ def run_pool(
         list(sys.argv),
         types=sorted({one.type for one in jobs}),
         concurrency=concurrency,
+        ingest=ingest,
     )
     asked = threading.Event()  # an operator's stop; pool processes follow all other orders themselves
 
@@ -100,7 +102,7 @@ def _run(pool: Pool, asked: threading.Event) -> Outcome:
             raise
     everyone.emit(RunProgressed(pool.snapshot()))
     notice.wait()
-    return PoolOutcome(pool.snapshot(), pool.paused, pool.seconds, pool.deaths)
+    return PoolOutcome(pool.snapshot(), pool.paused, pool.seconds, member_deaths=pool.deaths)
 
 
 class _Seat:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from penstock.core.observe import Observed, ProcessesDied, everyone
+from penstock.declare.ingest import Ingest
 from penstock.declare.job import JobType, ScheduledJob, scheduled
 from penstock.declare.load import load_object
 from penstock.declare.subscription import Subscription
@@ -36,6 +37,7 @@ class Declared(Protocol):
     """The part of an app that a pool process needs."""
 
     schedules: list[ScheduledJob]
+    ingests: list[Ingest]
 
     def chosen(self, groups: Sequence[str] | None = None) -> list[Subscription]:
         """Return the subscriptions of these groups."""
@@ -122,7 +124,9 @@ def _engine(log: Log, app: Declared, hello: Hello) -> LocalEngine:
     subscriptions = app.chosen(hello.groups) if hello.groups else []
     jobs = app.chosen_jobs(hello.types, hello.concurrency) if hello.types else []
     schedules = scheduled(app.schedules, jobs)
-    return LocalEngine(log, subscriptions, jobs, schedules, until_drained=hello.until_drained, run=hello.run)
+    engine = LocalEngine(log, subscriptions, jobs, schedules, until_drained=hello.until_drained, run=hello.run)
+    engine.ingest(app.ingests if hello.ingest else [])
+    return engine
 
 
 def _at_end(connection: socket.socket, stop: Callable[[], Any]) -> None:

@@ -36,6 +36,7 @@ class Hello:
     run: int | None = None  # the run's row in `runs`
     types: Sequence[str] = ()  # of jobs
     concurrency: int | None = None  # instead of what these types declare
+    ingest: bool = False  # from the app's sources, too
 
 
 class Message(TypedDict, total=False):

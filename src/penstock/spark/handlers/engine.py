@@ -148,6 +148,7 @@ class SparkEngine(Engine):
 
     def quiet(self, quiet: bool) -> None:
         """Start no new slices; running ones finish what they have claimed. Pipelines continue. False to resume."""
+        super().quiet(quiet)
         self._quiet = quiet
         with self._changed:
             self._changed.notify_all()

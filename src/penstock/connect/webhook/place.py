@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 _SAFE = "/%:@!$&'()*+,;=~-._?"
@@ -25,6 +25,15 @@ class Place(NamedTuple):
     def origin(self) -> tuple[bool, str, int]:
         """To whom a request goes: an authorization is for one origin only."""
         return self.secure, self.host, self.port
+
+    @property
+    def connected_to(self) -> Any:
+        """The URL to connect to: with the address, if that is set, in place of the name."""
+        from yarl import URL
+
+        host = self.address or self.host
+        where = f"[{host}]" if ":" in host else host
+        return URL(f"{'https' if self.secure else 'http'}://{where}:{self.port}{self.target}", encoded=True)
 
     @property
     def host_header(self) -> bytes:

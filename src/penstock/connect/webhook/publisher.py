@@ -134,8 +134,6 @@ class _Client:
         return results
 
     async def _one(self, message: Message, request: Request) -> Result:
-        from h11 import LocalProtocolError
-
         try:
             headers, body = request(message)
             return await self._post(Place.of(message.topic), headers, body)
@@ -148,7 +146,7 @@ class _Client:
             return lost("connection_lost", str(error))
         except Refused as error:
             return Result.permanent("redirect_refused", str(error))
-        except (ValueError, LocalProtocolError) as error:
+        except ValueError as error:
             return Result.permanent("invalid_request", str(error))
 
     async def _post(self, first: Place, headers: Sequence[Pair], body: bytes) -> Result:
@@ -175,11 +173,8 @@ class _Client:
         )
 
     def close(self) -> None:
-        async def close() -> None:
-            self._connections.close()
-
         try:
-            self._loop.run(close())
+            self._loop.run(self._connections.close())
         finally:
             self._loop.stop()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import socket
 import threading
 import time
+from asyncio import SelectorEventLoop
 from collections.abc import Iterator
 from email.utils import formatdate
 from typing import Any
@@ -364,7 +364,7 @@ def test_a_name_that_means_another_address_a_moment_later(
     """The first look-up says public; the second would say private, but is never made."""
     asked: list[str] = []
     connected: list[str] = []
-    real, connect = socket.getaddrinfo, asyncio.open_connection
+    real, connect = socket.getaddrinfo, SelectorEventLoop.sock_connect
 
     def getaddrinfo(host: Any, port: Any, *args: Any, **options: Any) -> Any:
         if host != "rebind.example":
@@ -373,12 +373,12 @@ def test_a_name_that_means_another_address_a_moment_later(
         address = "10.0.0.1" if len(asked) > 1 else "93.184.215.14"
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
 
-    def open_connection(host: str, port: int, **options: Any) -> Any:
-        connected.append(host)
-        return connect("127.0.0.1", other.port if port == 8080 else port, **options)
+    async def sock_connect(self: SelectorEventLoop, connection: socket.socket, address: Any) -> None:
+        connected.append(address[0])
+        await connect(self, connection, ("127.0.0.1", other.port if address[1] == 8080 else address[1]))
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr(asyncio, "open_connection", open_connection)
+    monkeypatch.setattr(SelectorEventLoop, "sock_connect", sock_connect)
     with WebhookTarget() as other:
         target.answer = lambda request: Reply(307, {"Location": "http://rebind.example:8080/x"})
         result, _ = send(target)

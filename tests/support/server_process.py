@@ -56,6 +56,8 @@ class ServerProcess:
         """Let it answer nothing until `resume`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self._process.pid}/task")
+        wait_until(lambda: all(_state(one) == "T" for one in tasks.iterdir()), "the server to stand still")
 
     def resume(self) -> None:
         assert self._process is not None
@@ -80,6 +82,11 @@ class ServerProcess:
     ) -> None:
         self.kill()
         self._folder.cleanup()
+
+
+def _state(task: Path) -> str:
+    """What a thread does, in Linux' letters."""
+    return (task / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 def free_port() -> int:

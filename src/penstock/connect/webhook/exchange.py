@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from penstock.connect.webhook.place import Place
 Pair = tuple[bytes, bytes]
 
 _READ = 64 * 1024  # bytes of an answer that are read
+_LARGE = 256 * 1024  # bytes of a body that is written in parts
 _SHOWN = 200  # of which this many are shown in an error
 _IDLE_SECONDS = 30.0  # a connection that was not used for longer may be dead without a word
 _NOT_OURS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # headers that the client would add
@@ -58,7 +60,7 @@ class Connections:
         used = SimpleNamespace(reused=False)
         request = self._session.post(
             place.connected_to,
-            data=body,
+            data=body if len(body) < _LARGE else io.BytesIO(body),
             headers=_headers(place, headers),
             allow_redirects=False,
             server_hostname=place.host if place.secure else None,
@@ -72,6 +74,8 @@ class Connections:
         except TimeoutError:
             raise
         except aiohttp.ClientError as error:
+            if self._session.closed:
+                raise ConnectionAbortedError("The publisher was closed.") from error
             raise Cut(str(error) or "the connection was cut", used.reused) from error
 
     async def close(self) -> None:

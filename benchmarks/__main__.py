@@ -17,6 +17,7 @@ from benchmarks import (
     appending,
     backlog,
     claiming,
+    connect,
     costs,
     crowds,
     engine,
@@ -43,6 +44,7 @@ SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
     "pipelines": pipelines.run,
     "peers": peers.run,
     "jobs": jobs.run,
+    "connect": connect.run,
 }
 HEADER = ("what", "median", "worst", "wanted", "reached", "detail of the median")
 PAGE = Path("docs/benchmarks.md")

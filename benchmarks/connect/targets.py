@@ -104,26 +104,34 @@ class _Endpoint(ServerProcess):
 
 @contextmanager
 def http() -> Iterator[Target]:
-    import httpx
+    import aiohttp
 
     from penstock.connect.webhook.cloud_event import structured
 
     with _Endpoint() as endpoint, asyncio.Runner() as runner:
         url = f"http://127.0.0.1:{endpoint.port}/"
-        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
-        client = httpx.AsyncClient(limits=limits, trust_env=False)
+
+        async def open_session() -> aiohttp.ClientSession:
+            return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CONNECTIONS))
+
+        session = runner.run(open_session())
 
         async def send(messages: Sequence[Message]) -> None:
-            ready = iter([structured(message, "penstock:bench") for message in messages])
+            ready = iter(messages)
 
             async def work() -> None:
-                for headers, body in ready:
-                    (await client.post(url, content=body, headers=headers)).raise_for_status()
+                for message in ready:
+                    pairs, body = structured(message, "penstock:bench")
+                    headers = {name.decode(): value.decode() for name, value in pairs}
+                    async with session.post(url, data=body, headers=headers) as answer:
+                        await answer.read()
+                        answer.raise_for_status()
 
             await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
 
         publisher = Webhook(url, connections=CONNECTIONS)
-        yield Target("an HTTP endpoint", 4_000, 0.8, publisher, lambda messages: runner.run(send(messages)))
+        yield Target("an HTTP endpoint", 20_000, 0.8, publisher, lambda messages: runner.run(send(messages)))
+        runner.run(session.close())
 
 
 ALL = (valkey, nats, kafka, http)

@@ -6,8 +6,9 @@ import asyncio
 import io
 import ssl
 from collections.abc import Sequence
-from types import SimpleNamespace
+from contextvars import ContextVar
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from penstock.connect.webhook.place import Place
 
@@ -18,6 +19,11 @@ _LARGE = 256 * 1024  # bytes of a body that is written in parts
 _SHOWN = 200  # of which this many are shown in an error
 _IDLE_SECONDS = 30.0  # a connection that was not used for longer may be dead without a word
 _NOT_OURS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # headers that the client would add
+
+
+_reused: ContextVar[bool] = ContextVar(
+    "reused", default=False
+)  # whether the request has a connection of an earlier one
 
 
 class Answer(NamedTuple):
@@ -57,14 +63,13 @@ class Connections:
 
         if self._session is None:
             self._session = _session(self._timeout, self._context)
-        used = SimpleNamespace(reused=False)
+        _reused.set(False)
         request = self._session.post(
             place.connected_to,
             data=body if len(body) < _LARGE else io.BytesIO(body),
             headers=_headers(place, headers),
             allow_redirects=False,
             server_hostname=place.host if place.secure else None,
-            trace_request_ctx=used,
         )
         try:
             async with asyncio.timeout(self._timeout), request as answer:
@@ -76,7 +81,7 @@ class Connections:
         except aiohttp.ClientError as error:
             if self._session.closed:
                 raise ConnectionAbortedError("The publisher was closed.") from error
-            raise Cut(str(error) or "the connection was cut", used.reused) from error
+            raise Cut(str(error) or "the connection was cut", _reused.get()) from error
 
     async def close(self) -> None:
         """Close all connections."""
@@ -87,18 +92,23 @@ class Connections:
 def _session(timeout: float, context: ssl.SSLContext | None) -> Any:
     import aiohttp
 
-    async def reused(_: Any, context: Any, __: Any) -> None:
-        context.trace_request_ctx.reused = True
+    used: WeakSet[Any] = WeakSet()
 
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(reused)
+    class Connector(aiohttp.TCPConnector):
+        """Notes for each request whether its connection is new; the client's tracing would tell, too, but is slow."""
+
+        async def connect(self, *given: Any, **options: Any) -> aiohttp.connector.Connection:
+            connection = await super().connect(*given, **options)
+            _reused.set(connection.protocol in used)
+            used.add(connection.protocol)
+            return connection
+
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=context or True, keepalive_timeout=_IDLE_SECONDS),
+        connector=Connector(limit=0, ssl=context or True, keepalive_timeout=_IDLE_SECONDS),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeout),
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=_NOT_OURS,
         auto_decompress=False,
-        trace_configs=[trace],
     )
 
 
@@ -106,22 +116,21 @@ def _headers(place: Place, headers: Sequence[Pair]) -> Any:
     """Return headers as the client takes them; `ValueError` for bytes that are no text, which it cannot send."""
     from multidict import CIMultiDict
 
-    made = CIMultiDict([("Host", place.host_header.decode())])
-    for name, value in headers:
-        made.add(name.decode(), value.decode())
-    return made
+    made = [(name.decode(), value.decode()) for name, value in headers]
+    if place.address is not None:
+        made.append(("Host", place.host_header.decode()))
+    return CIMultiDict(made)
 
 
 async def _read(answer: Any) -> Answer:
     """Read an answer, but not one without an end; the text of a success does not matter."""
     text = b""
-    total = 0
-    async for chunk in answer.content.iter_any():
-        total += len(chunk)
+    left = _READ
+    while left > 0 and (chunk := await answer.content.read(left)):
         text = (text + chunk)[:_SHOWN]
-        if total > _READ:
-            answer.close()
-            break
+        left -= len(chunk)
+    if left <= 0:
+        answer.close()
     headers = {name.lower(): value for name, value in answer.raw_headers}
     ok = 200 <= answer.status < 300
     return Answer(answer.status, headers, "" if ok else text.decode(errors="replace"))

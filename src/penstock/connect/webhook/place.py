@@ -29,11 +29,7 @@ class Place(NamedTuple):
     @property
     def connected_to(self) -> Any:
         """The URL to connect to: with the address, if that is set, in place of the name."""
-        from yarl import URL
-
-        host = self.address or self.host
-        where = f"[{host}]" if ":" in host else host
-        return URL(f"{'https' if self.secure else 'http'}://{where}:{self.port}{self.target}", encoded=True)
+        return _url(self.secure, self.address or self.host, self.port, self.target)
 
     @property
     def host_header(self) -> bytes:
@@ -58,3 +54,11 @@ class Place(NamedTuple):
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             user = f"Basic {base64.b64encode(pair.encode()).decode()}"
         return Place(url, secure, host, parts.port or (443 if secure else 80), path, user)
+
+
+@lru_cache(maxsize=1_024)
+def _url(secure: bool, host: str, port: int, target: str) -> Any:
+    from yarl import URL
+
+    where = f"[{host}]" if ":" in host else host
+    return URL(f"{'https' if secure else 'http'}://{where}:{port}{target}", encoded=True)

@@ -37,7 +37,7 @@ class Webhook:
     are the statuses that say that the target is down. The topic is the URL; a rule may name another one.
     """
 
-    batch = 256
+    batch = 1_000
 
     def __init__(
         self,

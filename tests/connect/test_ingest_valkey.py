@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from valkey.exceptions import BusyLoadingError
 
 import penstock
 from penstock.connect import Entry, ValkeyStream
@@ -43,6 +44,14 @@ def add(valkey: ValkeyServer, stream: str, count: int, first: int = 0) -> list[b
         pipeline.xadd(stream, {"n": n})
     found: list[bytes] = pipeline.execute()
     return found
+
+
+def is_loaded(valkey: ValkeyServer) -> bool:
+    """Whether a server that was started has read what it had stored."""
+    try:
+        return bool(valkey.client().ping())
+    except BusyLoadingError:
+        return False
 
 
 def pending(valkey: ValkeyServer, stream: str) -> int:
@@ -374,6 +383,7 @@ def test_a_server_that_is_killed_is_waited_for(
         own.kill()
         wait_until(lambda: count_of(engine, "source_errors") > 0)
         own.start()
+        wait_until(lambda: is_loaded(own))
         add(own, stream, 100, first=100)
         wait_until(lambda: count_of(engine, "stored") == 200)
     assert numbers(log) == [*range(200)]

@@ -184,10 +184,7 @@ def _append(tx: Transaction, made: Made, places: Iterable[int], carefully: bool)
             refused.append((place, DuplicateMismatch(f"Event id {event.event_id} is taken by another event.")))
     for part in _chunks(wanted):
         before = len(refused)
-        if carefully:
-            again = _append_part(tx, part, refused)
-        else:
-            again = tx.append([event for _, event in part], unique=False)
+        again = _append_part(tx, part, refused) if carefully else tx.append([one for _, one in part], unique=False)
         known += again
         stored += len(part) - again - (len(refused) - before)
     rejected += [made.reject(place, error) for place, error in refused]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -207,8 +208,15 @@ class KafkaReader:
         return self._joined and all(one in self._ends for one in self._positions)
 
     def close(self) -> None:
-        """Leave the group."""
-        self._consumer.close()
+        """Leave the group; with no broker left, librdkafka may wait for one without end, and is left to it."""
+        leaving = threading.Thread(target=_leave, args=(self._consumer,), name="penstock-kafka-leave", daemon=True)
+        leaving.start()
+        leaving.join(self._options.timeout_seconds)
+
+
+def _leave(consumer: Any) -> None:
+    with suppress(Exception):  # nobody is left to tell
+        consumer.close()
 
 
 def _entry(message: Any) -> Entry:

@@ -98,7 +98,7 @@ class _Producer:
 
         self._lock = threading.Lock()
         self._timeout = timeout
-        self._failed: dict[int, Any] = {}
+        self._failed: dict[str, Any] = {}
         self._said: list[Any] = []  # about no message in particular: why messages time out
         self._transactional = transactional
         self.broken = False
@@ -111,11 +111,10 @@ class _Producer:
     def send(self, messages: Sequence[Message]) -> Sequence[Result] | None:
         with self._lock:
             self._said.clear()
-            failed = self._send(dict(enumerate(messages)))
+            failed = self._send(messages)
             # A transaction that was aborted because of some messages is done again without them: nobody saw it.
             while self._transactional and failed and len(failed) < len(messages) and not self.broken:
-                left = {place: one for place, one in enumerate(messages) if place not in failed}
-                more = self._send(left)
+                more = self._send([one for one in messages if one.id not in failed])
                 failed |= more
                 if not more:
                     break
@@ -123,10 +122,10 @@ class _Producer:
             if not failed:
                 return None
             trouble = self._said[-1] if self._said else None
-            return [_result(failed.get(place), trouble) for place in range(len(messages))]
+            return [_result(failed.get(message.id), trouble) for message in messages]
 
-    def _send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        """Send messages, in a transaction if that is wanted; return the errors of those that failed."""
+    def _send(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """Send messages, in a transaction if that is wanted; return the errors of those that failed, by their ids."""
         self._failed = {}
         if self._transactional:
             self._producer.begin_transaction()
@@ -139,11 +138,11 @@ class _Producer:
             self._end_transaction(messages)
         return self._failed
 
-    def _produce(self, messages: Mapping[int, Message]) -> None:
+    def _produce(self, messages: Sequence[Message]) -> None:
         from confluent_kafka import KafkaException
 
         produce, failed = self._producer.produce, self._failed
-        for place, message in messages.items():
+        for message in messages:
             headers: list[tuple[str, str | bytes | None]] = [
                 ("penstock-id", message.id),
                 ("penstock-type", message.type),
@@ -151,18 +150,18 @@ class _Producer:
             ]
             if message.headers:
                 headers += message.headers
-            note = partial(_note, failed, place)
+            note = partial(_note, failed, message.id)  # what fails comes back without its headers
             try:
                 produce(message.topic, message.payload, message.key, headers=headers, on_delivery=note)
             except BufferError:  # cannot be with an unlimited queue, unless `config` limits it
                 self._producer.flush(self._timeout)
                 produce(message.topic, message.payload, message.key, headers=headers, on_delivery=note)
             except KafkaException as error:
-                failed[place] = error.args[0]
+                failed[message.id] = error.args[0]
             except (TypeError, ValueError) as error:  # a topic or a header with a NUL
-                failed[place] = Result.permanent("invalid_message", str(error))
+                failed[message.id] = Result.permanent("invalid_message", str(error))
 
-    def _end_transaction(self, messages: Mapping[int, Message]) -> None:
+    def _end_transaction(self, messages: Sequence[Message]) -> None:
         """Commit; if anything failed, abort. If that cannot be done, all of them have failed."""
         from confluent_kafka import KafkaException
 
@@ -173,17 +172,17 @@ class _Producer:
                 self._producer.commit_transaction(self._timeout)
         except KafkaException as error:
             self.broken = True  # the next producer of this transactional id ends what this one has begun
-            for place in messages:
-                self._failed.setdefault(place, error.args[0])
+            for message in messages:
+                self._failed.setdefault(message.id, error.args[0])
 
     def close(self) -> None:
         self._producer.purge()
         self._producer.flush(1)
 
 
-def _note(failed: dict[int, Any], place: int, error: Any, _: Any) -> None:
+def _note(failed: dict[str, Any], message_id: str, error: Any, _: Any) -> None:
     """Note what a message failed with."""
-    failed[place] = error
+    failed[message_id] = error
 
 
 def _result(error: Any, trouble: Any) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -298,6 +299,33 @@ def test_what_a_paused_ingester_read_is_not_stored_after_another_took_it_over(
     assert reader.read(0.1) is None
     reader.close()
     assert numbers(log) == [*range(10)]
+
+
+@pytest.mark.shows("R11")
+@pytest.mark.clause("003-25")
+def test_an_ingester_that_wakes_up_after_another_took_over_stores_nothing_and_goes_on(
+    make_log: MakeLog, valkey: ValkeyServer, stream: str
+) -> None:
+    add(valkey, stream, 10)
+    asleep, wake = threading.Event(), threading.Event()
+
+    def slow(entry: Entry) -> Any:
+        asleep.set()
+        assert wake.wait(PATIENCE_SECONDS)
+        return {"payload": {"n": int(entry.text("n") or "")}, "type": "slow"}
+
+    log = make_log()
+    paused = source_of(valkey, stream, consumer="paused", min_idle_seconds=IDLE)
+    with ingesting(log, paused, map=slow) as engine:
+        assert asleep.wait(PATIENCE_SECONDS)
+        live = source_of(valkey, stream, consumer="live", min_idle_seconds=IDLE)
+        assert ingest_until_drained(make_log(), live) == {"stored": 10}
+        wake.set()
+        wait_until(lambda: count_of(engine, "overtaken") >= 1)
+        add(valkey, stream, 1, first=10)
+        wait_until(lambda: count_of(engine, "stored") == 1)
+    assert numbers(log) == [*range(11)]
+    assert [event.event_type for event in log.read("clicks")] == [f"{stream}.entry"] * 10 + ["slow"]
 
 
 @pytest.mark.shows("R11")

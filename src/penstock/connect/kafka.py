@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from penstock.connect.per_process import PerProcess
 from penstock.declare.publisher import OK, Message, Result
 from penstock.errors import InvalidPublisher
+
+Header = tuple[str, str | bytes | None]
 
 _LARGEST = 2_000_000  # bytes of a message: more than a payload and its headers can have, so that the broker decides
 _PERMANENT = {"MSG_SIZE_TOO_LARGE", "INVALID_MSG", "INVALID_RECORD", "RECORD_LIST_TOO_LARGE", "TOPIC_EXCEPTION"}
@@ -129,28 +131,30 @@ class _Producer:
         self._failed = {}
         if self._transactional:
             self._producer.begin_transaction()
-        self._produce(messages)
+        returned: list[tuple[Any, Any]] = []
+        self._produce(messages, partial(_note, returned))
         if self._producer.flush(self._timeout + 5):  # the messages time out before
             self._producer.purge()
             self._producer.flush(1)
             self.broken = True
+        if returned:
+            self._failed |= _failed_of(messages, returned)
         if self._transactional:
             self._end_transaction(messages)
         return self._failed
 
-    def _produce(self, messages: Sequence[Message]) -> None:
+    def _produce(self, messages: Sequence[Message], note: Callable[[Any, Any], None]) -> None:
         from confluent_kafka import KafkaException
 
         produce, failed = self._producer.produce, self._failed
+        common: dict[tuple[str, str], tuple[Header, Header]] = {}  # headers that most messages share
         for message in messages:
-            headers: list[tuple[str, str | bytes | None]] = [
-                ("penstock-id", message.id),
-                ("penstock-type", message.type),
-                ("penstock-content-type", message.content_type),
-            ]
+            kind = message.type, message.content_type
+            if (shared := common.get(kind)) is None:
+                shared = common[kind] = ("penstock-type", kind[0]), ("penstock-content-type", kind[1])
+            headers: list[Header] = [("penstock-id", message.id), *shared]
             if message.headers:
                 headers += message.headers
-            note = partial(_note, failed, message.id)  # what fails comes back without its headers
             try:
                 produce(message.topic, message.payload, message.key, headers=headers, on_delivery=note)
             except BufferError:  # cannot be with an unlimited queue, unless `config` limits it
@@ -180,9 +184,17 @@ class _Producer:
         self._producer.flush(1)
 
 
-def _note(failed: dict[str, Any], message_id: str, error: Any, _: Any) -> None:
-    """Note what a message failed with."""
-    failed[message_id] = error
+def _note(returned: list[tuple[Any, Any]], error: Any, message: Any) -> None:
+    """Note a message that failed, and with what."""
+    returned.append((message, error))
+
+
+def _failed_of(messages: Sequence[Message], returned: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
+    """Return the errors of messages by their ids. What fails comes back without its headers, so those that are alike in
+    all else share an error, and come again together."""
+    errors = {(one.topic(), one.key() or b"", one.value() or b""): error for one, error in returned}
+    found = ((one.id, (one.topic, (one.key or "").encode(), one.payload)) for one in messages)
+    return {message_id: errors[sent] for message_id, sent in found if sent in errors}
 
 
 def _result(error: Any, trouble: Any) -> Result:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.connect import latency, relay
+from benchmarks.connect import ingest, latency, relay
 from benchmarks.measuring import Figure
+from penstock.engine.thread_switch import quick_turns
 from tests.support.postgres_server import PostgresServer
 
 
 def run(server: PostgresServer) -> list[Figure]:
-    return [*relay.run(server), *latency.run(server)]
+    with quick_turns():  # as `penstock run` does
+        return [*relay.run(server), *ingest.run(server), *latency.run(server)]

@@ -119,8 +119,9 @@ class App(Declarations):
         spark-submit has them. With `processes` > 1 each process of the local engine imports the app and serves all
         groups and jobs; one that dies is replaced.
 
-        It restores signal handlers and the thread switch interval. It does not undo `gc.freeze()`, which the local
-        engine calls once, nor the environment variables (JAVA_HOME, the log's password) that Spark's processes inherit.
+        It restores signal handlers and the thread switch interval. It does not undo what the local engine tells the
+        garbage collector once (`gc.freeze()`, a higher threshold), nor the environment variables (JAVA_HOME, the log's
+        password) that Spark's processes inherit.
         """
         check_not_loading()
         how = Launch(engine, until_drained, processes, spark, Submit(master, conf or {}, py_files, archives, files))

@@ -19,6 +19,7 @@ import penstock
 from penstock.declare.load import load_file
 from tests.support.raw_sql import raw
 from tests.support.running import Running
+from tests.support.valkey_server import ValkeyServer
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -275,3 +276,33 @@ def test_webhook_is_verified_and_handled_once(log: penstock.Log, log_url: str, t
         log.append("orders", {"id": 9, "amount": 1}, type="order.created")
         assert "dead=1" in relay("of somebody else")
         assert httpx.get(url).json() == [{"id": 7, "amount": 12.5}, {"id": 8, "amount": 12.5}]
+
+
+# --- valkey -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("R06", "R07", "R12")
+def test_valkey_in_and_out_counts_every_click_once(log: penstock.Log, log_url: str, tmp_path: Path) -> None:
+    with ValkeyServer() as server:
+        client = server.client()
+        environment = {"PENSTOCK_URL": log_url, "VALKEY_URL": server.url}
+
+        def work() -> None:
+            command = (sys.executable, EXAMPLES / "valkey" / "app.py")
+            with Running(tmp_path, *command, environment=environment) as running:
+                assert running.wait() == 0
+
+        for number in range(25):
+            client.xadd("clicks", {"page": f"p{number % 2}", "session": "s"})
+        client.xadd("clicks", {"session": "without a page"})
+        work()
+        for _ in range(8):
+            client.xadd("clicks", {"page": "p1"})
+        work()
+        found = [(fields[b"key"], fields[b"payload"]) for _, fields in client.xrange("milestones")]
+    assert sorted(found) == [
+        (b"p0", b'{"page":"p0","clicks":10}'),
+        (b"p1", b'{"page":"p1","clicks":10}'),
+        (b"p1", b'{"page":"p1","clicks":20}'),
+    ]
+    assert [event.json()["reason"] for event in log.read("clicks.rejected")] == ["a click has a page"]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from penstock.connect.per_process import PerProcess
 from penstock.declare.publisher import OK, Message, Result
 from penstock.errors import InvalidPublisher
+
+Header = tuple[str, str | bytes | None]
 
 _LARGEST = 2_000_000  # bytes of a message: more than a payload and its headers can have, so that the broker decides
 _PERMANENT = {"MSG_SIZE_TOO_LARGE", "INVALID_MSG", "INVALID_RECORD", "RECORD_LIST_TOO_LARGE", "TOPIC_EXCEPTION"}
@@ -98,7 +100,7 @@ class _Producer:
 
         self._lock = threading.Lock()
         self._timeout = timeout
-        self._failed: dict[int, Any] = {}
+        self._failed: dict[str, Any] = {}
         self._said: list[Any] = []  # about no message in particular: why messages time out
         self._transactional = transactional
         self.broken = False
@@ -111,11 +113,10 @@ class _Producer:
     def send(self, messages: Sequence[Message]) -> Sequence[Result] | None:
         with self._lock:
             self._said.clear()
-            failed = self._send(dict(enumerate(messages)))
+            failed = self._send(messages)
             # A transaction that was aborted because of some messages is done again without them: nobody saw it.
             while self._transactional and failed and len(failed) < len(messages) and not self.broken:
-                left = {place: one for place, one in enumerate(messages) if place not in failed}
-                more = self._send(left)
+                more = self._send([one for one in messages if one.id not in failed])
                 failed |= more
                 if not more:
                     break
@@ -123,46 +124,48 @@ class _Producer:
             if not failed:
                 return None
             trouble = self._said[-1] if self._said else None
-            return [_result(failed.get(place), trouble) for place in range(len(messages))]
+            return [_result(failed.get(message.id), trouble) for message in messages]
 
-    def _send(self, messages: Mapping[int, Message]) -> dict[int, Any]:
-        """Send messages, in a transaction if that is wanted; return the errors of those that failed."""
+    def _send(self, messages: Sequence[Message]) -> dict[str, Any]:
+        """Send messages, in a transaction if that is wanted; return the errors of those that failed, by their ids."""
         self._failed = {}
         if self._transactional:
             self._producer.begin_transaction()
-        self._produce(messages)
+        returned: list[tuple[Any, Any]] = []
+        self._produce(messages, partial(_note, returned))
         if self._producer.flush(self._timeout + 5):  # the messages time out before
             self._producer.purge()
             self._producer.flush(1)
             self.broken = True
+        if returned:
+            self._failed |= _failed_of(messages, returned)
         if self._transactional:
             self._end_transaction(messages)
         return self._failed
 
-    def _produce(self, messages: Mapping[int, Message]) -> None:
+    def _produce(self, messages: Sequence[Message], note: Callable[[Any, Any], None]) -> None:
         from confluent_kafka import KafkaException
 
         produce, failed = self._producer.produce, self._failed
-        for place, message in messages.items():
-            headers: list[tuple[str, str | bytes | None]] = [
-                ("penstock-id", message.id),
-                ("penstock-type", message.type),
-                ("penstock-content-type", message.content_type),
-            ]
+        common: dict[tuple[str, str], tuple[Header, Header]] = {}  # headers that most messages share
+        for message in messages:
+            kind = message.type, message.content_type
+            if (shared := common.get(kind)) is None:
+                shared = common[kind] = ("penstock-type", kind[0]), ("penstock-content-type", kind[1])
+            headers: list[Header] = [("penstock-id", message.id), *shared]
             if message.headers:
                 headers += message.headers
-            note = partial(_note, failed, place)
             try:
                 produce(message.topic, message.payload, message.key, headers=headers, on_delivery=note)
             except BufferError:  # cannot be with an unlimited queue, unless `config` limits it
                 self._producer.flush(self._timeout)
                 produce(message.topic, message.payload, message.key, headers=headers, on_delivery=note)
             except KafkaException as error:
-                failed[place] = error.args[0]
+                failed[message.id] = error.args[0]
             except (TypeError, ValueError) as error:  # a topic or a header with a NUL
-                failed[place] = Result.permanent("invalid_message", str(error))
+                failed[message.id] = Result.permanent("invalid_message", str(error))
 
-    def _end_transaction(self, messages: Mapping[int, Message]) -> None:
+    def _end_transaction(self, messages: Sequence[Message]) -> None:
         """Commit; if anything failed, abort. If that cannot be done, all of them have failed."""
         from confluent_kafka import KafkaException
 
@@ -173,17 +176,25 @@ class _Producer:
                 self._producer.commit_transaction(self._timeout)
         except KafkaException as error:
             self.broken = True  # the next producer of this transactional id ends what this one has begun
-            for place in messages:
-                self._failed.setdefault(place, error.args[0])
+            for message in messages:
+                self._failed.setdefault(message.id, error.args[0])
 
     def close(self) -> None:
         self._producer.purge()
         self._producer.flush(1)
 
 
-def _note(failed: dict[int, Any], place: int, error: Any, _: Any) -> None:
-    """Note what a message failed with."""
-    failed[place] = error
+def _note(returned: list[tuple[Any, Any]], error: Any, message: Any) -> None:
+    """Note a message that failed, and with what."""
+    returned.append((message, error))
+
+
+def _failed_of(messages: Sequence[Message], returned: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
+    """Return the errors of messages by their ids. What fails comes back without its headers, so those that are alike in
+    all else share an error, and come again together."""
+    errors = {(one.topic(), one.key() or b"", one.value() or b""): error for one, error in returned}
+    found = ((one.id, (one.topic, (one.key or "").encode(), one.payload)) for one in messages)
+    return {message_id: errors[sent] for message_id, sent in found if sent in errors}
 
 
 def _result(error: Any, trouble: Any) -> Result:

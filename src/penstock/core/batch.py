@@ -18,6 +18,23 @@ from penstock.core.delivery import State
 from penstock.core.event import GIVEN_HEADERS, GIVEN_ID
 from penstock.core.lease import Steps
 
+_MANY = 50  # ids from which on it pays to make their texts together
+_DIGITS = [place for place in range(36) if place not in (8, 13, 18, 23)]  # where a uuid's text has no dash
+
+
+def uuid_texts(raw: Sequence[Any]) -> list[str]:
+    """Return the texts of many ids, digit by digit: each step puts one digit into all of them.
+
+    >>> uuid_texts([bytes(range(16))])
+    ['00010203-0405-0607-0809-0a0b0c0d0e0f']
+    """
+    digits = b"".join(raw).hex().encode()
+    texts = bytearray(b"-") * (36 * len(raw))
+    for number, place in enumerate(_DIGITS):
+        texts[place::36] = digits[number::32]
+    whole = texts.decode()
+    return [whole[start : start + 36] for start in range(0, len(whole), 36)]
+
 
 def moment(raw: Any) -> datetime | None:
     """Decode a time as a store read it: microseconds since 1970, or the eight bytes that PostgreSQL sends."""
@@ -252,8 +269,11 @@ class Events(Sequence[Event]):
 
     def id_texts(self, first: int, last: int) -> list[str]:
         """Return the ids of some events as text, without making a uuid of each."""
-        raw = [one.replace("-", "") if isinstance(one, str) else one.hex() for one in self.event_ids[first:last]]
-        return [f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}" for h in raw]
+        raw = self.event_ids[first:last]
+        if len(raw) >= _MANY and isinstance(raw[0], bytes):
+            return uuid_texts(raw)
+        hexes = [one.replace("-", "") if isinstance(one, str) else one.hex() for one in raw]
+        return [f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}" for h in hexes]
 
     def of_same_keys(self, places: Sequence[int], end: int) -> list[tuple[int, str]]:
         """Return (place, key) of the events before `end` that share an ordering key with one of `places`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.core.limits import FIRST_LEASE, SUSPECT_PIECES
+from penstock.core.limits import FIRST_LEASE, READ_WITH_CLAIM, SUSPECT_PIECES
 
 _GROWTH = 8  # at most, from one lease to the next: one quick lease proves little
 _SHARES = 6  # a lease takes at most one sixth of what is left
@@ -40,6 +40,8 @@ class Pace:
         limit = self._limit if self._crowded is None else min(self._limit, self._crowded)
         if self._left is None or self._rate is None:
             return limit
+        if self._left < READ_WITH_CLAIM:  # caught up: so few are claimed and read in one statement
+            return min(limit, READ_WITH_CLAIM)
         return min(limit, max(self._left // _SHARES, int(self._rate * _LEAST_SECONDS), self._least))
 
     def seconds_for(self, count: int) -> float:

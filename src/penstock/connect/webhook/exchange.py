@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import ssl
 from collections.abc import Sequence
@@ -72,7 +71,7 @@ class Connections:
             server_hostname=place.host if place.secure else None,
         )
         try:
-            async with asyncio.timeout(self._timeout), request as answer:
+            async with request as answer:
                 return await _read(answer)
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
             raise Unreachable(str(error) or f"no connection within {self._timeout:g} s") from error
@@ -105,7 +104,7 @@ def _session(timeout: float, context: ssl.SSLContext | None) -> Any:
 
     return aiohttp.ClientSession(
         connector=Connector(limit=0, ssl=context or True, keepalive_timeout=_IDLE_SECONDS),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=timeout),
+        timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=0.9 * timeout),  # so that a connection fails as such
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=_NOT_OURS,
         auto_decompress=False,

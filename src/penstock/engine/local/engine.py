@@ -26,12 +26,14 @@ from penstock.engine.thread_switch import quick_turns
 from penstock.engine.worker import Worker
 from penstock.log.log import Log
 
+_OBJECTS = 20_000  # new ones, before the collector looks at them
+
 
 class LocalEngine(Engine):
     """The engine that runs subscriptions in this process.
 
-    Side effects: Python threads switch more often while it runs, and objects that exist at its start are never garbage
-    collected.
+    Side effects: Python threads switch more often while it runs, objects that exist at its start are never garbage
+    collected, and the collector looks less often.
     """
 
     def __init__(
@@ -135,8 +137,12 @@ class LocalEngine(Engine):
 
 @cache
 def _spare_the_collector() -> None:
-    """Keep the collector, which stops all threads, from scanning what is loaded.
+    """Keep the collector, which stops all threads, from scanning what is loaded, and from looking too often.
 
-    Only once per process, because it also keeps whatever is garbage at that moment.
+    Only once per process, because it also keeps whatever is garbage at that moment. A lease makes many thousands of
+    objects that are in use until its end: by default the collector would look at them a hundred times.
     """
     gc.freeze()
+    first, *others = gc.get_threshold()
+    if 0 < first < _OBJECTS:  # 0: the user has switched it off
+        gc.set_threshold(_OBJECTS, *others)

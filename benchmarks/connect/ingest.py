@@ -1,0 +1,114 @@
+"""Ingest against the client's plain read of the same entries, acknowledgement included."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import psycopg
+
+import penstock
+from benchmarks.appending import ORDER
+from benchmarks.measuring import Figure, overall
+from penstock.connect import KafkaTopic, ValkeyStream
+from penstock.core.codec import encode_json
+from penstock.declare.ingest import Ingest
+from penstock.engine.ingest.engine import IngestEngine
+from tests.support.kafka_broker import KafkaBroker
+from tests.support.postgres_server import PostgresServer
+from tests.support.valkey_server import ValkeyServer
+
+TURNS = 3
+BATCH = 2_000
+WANTED = 0.4
+
+
+class Origin(NamedTuple):
+    """A source that is filled, a plain read of all of it (seconds for how many entries), and our source."""
+
+    name: str
+    entries: int
+    plain: Callable[[str], float]
+    source: Callable[[str], Any]
+
+
+def run(server: PostgresServer) -> list[Figure]:
+    figures = []
+    for origin in (valkey, kafka):
+        with origin() as one:
+            plain, ours = [], []
+            for turn in range(TURNS + 1):
+                taken = one.plain(f"plain-{turn}")
+                rate = ingested(server, one, f"ours-{turn}")
+                if turn:
+                    plain.append(one.entries / taken)
+                    ours.append(rate)
+            detail = f"{overall(ours):,.0f} entries/s against {overall(plain):,.0f}"
+            what = f"ingest from {one.name} vs its client's plain read"
+            figures.append(Figure(what, overall(ours) / overall(plain), WANTED, detail=detail))
+    return figures
+
+
+def ingested(server: PostgresServer, origin: Origin, group: str) -> float:
+    """Entries a second, between the first commit and the last."""
+    url = server.create_database()
+    with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as connection:
+        engine = IngestEngine(log, [Ingest(origin.source(group), "entries")], until_drained=True)
+        engine.start()
+        engine.wait()
+        row = connection.execute(
+            "select count(*), count(*) filter (where created_at > first), "
+            "extract(epoch from max(created_at) - min(first)) "
+            "from penstock.events, (select min(created_at) as first from penstock.events) f"
+        ).fetchone()
+    assert row is not None and row[0] == origin.entries, row
+    return float(row[1]) / float(row[2])
+
+
+@contextmanager
+def valkey() -> Iterator[Origin]:
+    entries = 60_000
+    with ValkeyServer(None, "--appendonly", "no") as server:
+        client = server.client()
+        pipeline = client.pipeline(transaction=False)
+        for n in range(entries):
+            pipeline.xadd("entries", {"event_type": "order", "payload": encode_json({**ORDER, "id": n})})
+        pipeline.execute()
+
+        def plain(group: str) -> float:
+            client.xgroup_create("entries", group, "0")
+            began = time.perf_counter()
+            while found := client.xreadgroup(group, "plain", {"entries": ">"}, count=BATCH):
+                client.xack("entries", group, *(one[0] for one in found[0][1]))
+            return time.perf_counter() - began
+
+        yield Origin("Valkey", entries, plain, lambda group: ValkeyStream(server.url, "entries", group=group))
+
+
+@contextmanager
+def kafka() -> Iterator[Origin]:
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    entries = 60_000
+    with KafkaBroker() as broker:
+        broker.create_topic("entries")
+        producer = Producer({"bootstrap.servers": broker.servers, "log_level": 0})
+        for n in range(entries):
+            producer.produce("entries", encode_json({**ORDER, "id": n}), str(n % 100))
+            producer.poll(0)
+        producer.flush()
+
+        def plain(group: str) -> float:
+            consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": group, "log_level": 0})
+            consumer.assign([TopicPartition("entries", part, 0) for part in range(4)])
+            left = entries - len(consumer.consume(1, 30))
+            began = time.perf_counter()
+            while left:
+                left -= len(consumer.consume(BATCH, 1))
+            taken = time.perf_counter() - began
+            consumer.close()
+            return taken
+
+        yield Origin("Kafka (mock)", entries, plain, lambda group: KafkaTopic(broker.servers, "entries", group=group))

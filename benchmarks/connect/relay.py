@@ -40,6 +40,7 @@ def run(server: PostgresServer) -> list[Figure]:
         for target in ALL:
             with target() as one:
                 figures.append(compare(log, connection, one))
+                one.publisher.close()
     return figures
 
 

@@ -209,6 +209,25 @@ def test_a_folder_that_cannot_be_listed_is_waited_for(spark: Any, postgres_log: 
         engine.wait(PATIENCE_SECONDS)
 
 
+def test_a_file_that_cannot_be_read_stops_nobody_for_good(
+    spark: Any, postgres_log: penstock.Log, tmp_path: Path
+) -> None:
+    broken = tmp_path / "a.parquet"
+    broken.write_bytes(b"this is no Parquet")
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "b.parquet")
+    ingest = Ingest(Files(tmp_path / "*.parquet"), "clicks")
+    engine = IngestEngine(postgres_log, [on_spark(ingest, postgres_log, spark)])
+    engine.start()
+    try:
+        wait_until(lambda: next(iter(engine.ingested().values()))["source_errors"] > 0)
+        broken.unlink()
+        wait_until(lambda: numbers(postgres_log) == [1, 2])
+        assert engine.paused == {} and staged(postgres_log) == 0
+    finally:
+        engine.stop()
+        engine.wait(PATIENCE_SECONDS)
+
+
 @pytest.mark.parametrize("given", [{"path": "in"}, {"path": "in", "kind": "xml"}, {"path": "", "kind": "csv"}])
 def test_what_is_no_source_of_files_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(penstock.InvalidInput):

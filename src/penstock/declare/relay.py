@@ -59,7 +59,6 @@ class Relay:
         self._key = key_of(key)
         self._more = headers_of(headers)
         self._plain = self._key is None and self._more is None and not callable(self._topic)
-
         self._home: tuple[Any, int] | None = None
 
     def __repr__(self) -> str:

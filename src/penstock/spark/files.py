@@ -16,12 +16,13 @@ from penstock.core.event import NewEvent
 from penstock.core.ingested import FileBatch, Ingested
 from penstock.declare.ingest import Ingest
 from penstock.declare.source import SourceBatch
-from penstock.errors import SourceUnavailable
+from penstock.errors import PenstockError, SourceUnavailable
 from penstock.log import files
 from penstock.log.ingest import Ingests
 from penstock.log.log import Log
 from penstock.log.staging import Staged, Staging
 from penstock.spark import secrets
+from penstock.spark.causes import failure_of
 from penstock.spark.logs import log_at
 from penstock.spark.pipelines.sinks.hadoop_folder import list_files
 
@@ -83,9 +84,12 @@ class FileReader:
         staging = self._staging(f"files:{uuid.uuid4()}")
         try:
             return SourceBatch((), self._stage(names, staging.writer))
-        except BaseException:
+        except BaseException as error:
             staging.abort_all()
-            raise
+            if isinstance(error, PenstockError) or not isinstance(error, Exception):
+                raise
+            # A file that vanished or cannot be read, or a Spark that lost its executors: it may be put right.
+            raise SourceUnavailable(f"{self.source} cannot be read: {failure_of(error).message}") from error
 
     def acknowledge(self, batch: SourceBatch, ingested: Ingested) -> None:
         """The files are recorded; drop what tasks staged that counts for nothing."""

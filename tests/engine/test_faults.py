@@ -14,7 +14,7 @@ from penstock.declare.portable import PortableSubscription
 from tests.support.children import handlers
 from tests.support.declarations import subscription
 from tests.support.done_table import create_done_table, done_offsets
-from tests.support.faults import EVENTS, FAULTS, append_with_faults, check_only_faults_are_dead
+from tests.support.faults import EVENTS, FAULTS, LIMITS, append_with_faults, check_only_faults_are_dead
 from tests.support.local_engine import run_local_until_drained
 from tests.support.notes import read_notes
 
@@ -22,7 +22,7 @@ from tests.support.notes import read_notes
 @pytest.mark.shows("S01", "K13", "K14", "K28")
 def test_every_fault_ends_dead_and_all_others_published(log: penstock.Log, notes: Path) -> None:
     faults = append_with_faults(log)
-    engine = run_local_until_drained(log, subscription(handlers.plain, timeout_seconds=1.5, memory_mb=300))
+    engine = run_local_until_drained(log, subscription(handlers.plain, **LIMITS))
     check_only_faults_are_dead(log, faults)
     # An event without effects is not run again when another event ends the process.
     calls = Counter(int(offset) for offset, _ in read_notes(notes))
@@ -37,7 +37,7 @@ def test_every_fault_ends_dead_and_all_others_published(log: penstock.Log, notes
 def test_effects_of_neighbours_happen_exactly_once(log: penstock.Log, log_url: str, ordering: str | None) -> None:
     create_done_table(log_url)
     faults = append_with_faults(log)
-    run_local_until_drained(log, subscription(handlers.counting, timeout_seconds=1.5, memory_mb=300, ordering=ordering))
+    run_local_until_drained(log, subscription(handlers.counting, **LIMITS, ordering=ordering))
     check_only_faults_are_dead(log, faults)
     good = [offset for offset in range(1, EVENTS + 2) if offset not in faults]
     assert sorted(done_offsets(log_url)) == good

@@ -22,7 +22,7 @@ from penstock.testing import StatementCounter
 from tests.support.children import handlers
 from tests.support.declarations import subscription
 from tests.support.done_table import create_done_table, done_offsets
-from tests.support.faults import EVENTS, append_with_faults, check_only_faults_are_dead
+from tests.support.faults import EVENTS, LIMITS, append_with_faults, check_only_faults_are_dead
 from tests.support.log_steps import count_published
 from tests.support.notes import read_notes
 from tests.support.spark_engine import engine_on_spark, run_on_spark_until_drained
@@ -42,7 +42,7 @@ def one_slice(log: penstock.Log, one: Subscription, *, run: int | None = None) -
 @pytest.mark.shows("S01", "K13", "K28")
 def test_every_fault_ends_dead_and_all_others_published(spark: Any, log: penstock.Log, notes: Path) -> None:
     faults = append_with_faults(log)
-    run_on_spark_until_drained(spark, log, subscription(handlers.plain, timeout_seconds=1.5, memory_mb=300))
+    run_on_spark_until_drained(spark, log, subscription(handlers.plain, **LIMITS))
     check_only_faults_are_dead(log, faults)
     calls = Counter(int(offset) for offset, _ in read_notes(notes))
     assert all(calls[offset] == 1 for offset in range(1, EVENTS + 2) if offset not in faults)
@@ -56,7 +56,7 @@ def test_effects_of_neighbours_happen_exactly_once(
     create_done_table(log_url)
     faults = append_with_faults(log)
     run_on_spark_until_drained(
-        spark, log, subscription(handlers.counting, timeout_seconds=1.5, memory_mb=300, ordering=ordering)
+        spark, log, subscription(handlers.counting, **LIMITS, ordering=ordering)
     )
     check_only_faults_are_dead(log, faults)
     good = [offset for offset in range(1, EVENTS + 2) if offset not in faults]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import traceback
 from collections.abc import Callable
+
+_PATIENCE_SECONDS = 90
 
 
 def killed_in_child(work: Callable[[], object]) -> bool:
@@ -13,6 +16,7 @@ def killed_in_child(work: Callable[[], object]) -> bool:
     child = os.fork()
     if child == 0:
         try:
+            faulthandler.dump_traceback_later(_PATIENCE_SECONDS, exit=True)  # one that hangs says where
             work()
             os._exit(0)
         except BaseException:

@@ -21,7 +21,7 @@ from penstock.errors import (
 )
 from penstock.log.open import make_store
 from penstock.stores import blocks
-from penstock.stores.sqlite import checkpoint, faults, schema
+from penstock.stores.sqlite import checkpoint, connections, faults, schema
 from penstock.stores.sqlite.store import SqliteStore
 
 
@@ -309,6 +309,20 @@ def test_a_fork_inside_a_transaction_harms_neither_process(path: str) -> None:
             assert tx.horizon() == 1
         events(log, 1)
         assert len(log.read("orders")) == 2
+
+
+def test_nobody_forks_while_a_connection_is_closed() -> None:
+    """SQLite holds a lock of the whole process meanwhile, which a child would wait for without end."""
+    forks: list[bool] = []
+
+    class Closing:
+        def close(self) -> None:
+            asking = threading.Thread(target=lambda: forks.append(connections._gate.acquire(blocking=False)))
+            asking.start()
+            asking.join()
+
+    connections.Held(Closing(), once=False).close()  # type: ignore[arg-type]
+    assert forks == [False]
 
 
 # --- the write-ahead log ----------------------------------------------------------------------------------------------

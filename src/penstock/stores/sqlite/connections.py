@@ -25,7 +25,9 @@ _FORK_WAIT = 5.0  # seconds a fork waits for the transactions of other threads
 _WAL_KEPT = 1024 * 1024  # bytes the -wal file is cut down to once all of it was checkpointed
 _OLDEST = (3, 35, 0)  # RETURNING
 
-_gate = threading.Lock()  # held while a connection is taken or opened, and during a fork
+# Held while a connection is opened or closed, and during a fork: a child would inherit a lock within SQLite that another
+# thread has, and wait for it without end. The collector may close a connection in the middle of either.
+_gate = threading.RLock()
 
 
 class Held:
@@ -41,13 +43,17 @@ class Held:
         self.thread = threading.get_ident()
 
     def close(self) -> None:
-        connection, self.connection = self.connection, None
-        if connection is None:
+        if self.connection is None:
             return
-        if self.pid == os.getpid():
-            connection.close()
-        else:  # inherited in the middle of a transaction: not even closing it is safe, so it is never freed
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+        with _gate:
+            connection, self.connection = self.connection, None
+            if connection is None:
+                return
+            if self.pid == os.getpid():
+                connection.close()
+                return
+        # Inherited in the middle of a transaction: not even closing it is safe, so it is never freed.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
     __del__ = close
 

@@ -183,7 +183,7 @@ def test_an_ingester_killed_at_any_step_loses_nothing_and_stores_nothing_twice(
 @pytest.mark.shows("R07", "R11")
 def test_positions_are_compared_and_set(log: penstock.Log) -> None:
     event = new_event("clicks", {}, type="t", event_id=penstock.event_id("a"))
-    made = Made([event], frozenset(), lambda place, error: event)
+    made = Made(1, lambda place: event, lambda place, error: event)
     assert log.ingests.begin("s", {"0": 5, "1": 0}) == {"0": 5, "1": 0}
     assert log.ingests.begin("s", {"0": 7}) == {"0": 5, "1": 0}
     with pytest.raises(Overtaken):

@@ -55,9 +55,7 @@ def test_effects_of_neighbours_happen_exactly_once(
 ) -> None:
     create_done_table(log_url)
     faults = append_with_faults(log)
-    run_on_spark_until_drained(
-        spark, log, subscription(handlers.counting, **LIMITS, ordering=ordering)
-    )
+    run_on_spark_until_drained(spark, log, subscription(handlers.counting, **LIMITS, ordering=ordering))
     check_only_faults_are_dead(log, faults)
     good = [offset for offset in range(1, EVENTS + 2) if offset not in faults]
     order = done_offsets(log_url)

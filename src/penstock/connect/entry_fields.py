@@ -15,9 +15,9 @@ from penstock.core.event import GIVEN_HEADERS, parse_event_id
 from penstock.errors import InvalidInput
 
 KEY_ENCODING = "key_encoding"  # in the metadata of an event whose key was no text
-_NULL = b"null"
+NULL = b"null"  # the payload of a message without a value
 _BODY = b"payload"
-_TYPES = (b"event_type", b"type")
+TYPES = (b"event_type", b"type")
 _OWN = frozenset({b"event_id", b"event_type", b"content_type", b"key", _BODY})
 
 
@@ -28,7 +28,7 @@ def of_message(entry: Entry, default_type: str) -> dict[str, Any]:
     """
     ours = {name: _text(value) for name, value in entry.headers if name.startswith(codec.OURS)}
     given = next((value for name, value in entry.headers if name.lower() == "content-type"), None)
-    body = _NULL if entry.value is None else entry.value
+    body = NULL if entry.value is None else entry.value
     return {
         "payload": body,
         "content_type": ours.get("penstock-content-type") or _content_type(given) or sniffed(body),
@@ -45,7 +45,7 @@ def of_fields(entry: Entry, default_type: str) -> dict[str, Any]:
     rest are headers; without such a field the payload is a JSON object of all fields.
     """
     found = dict(entry.fields)
-    kind = next((found[name] for name in _TYPES if name in found), None)
+    kind = next((found[name] for name in TYPES if name in found), None)
     event: dict[str, Any] = {"type": default_type if kind is None else kind.decode()}
     if _BODY not in found:
         return event | {"payload": as_object(entry.fields)}

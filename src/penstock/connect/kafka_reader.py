@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from penstock.connect.entry_columns import of_messages
 from penstock.connect.entry_fields import text_or_bytes
-from penstock.core.entry import Entry
+from penstock.core.entry import Entry, first_id_of
 from penstock.core.ingested import Ingested, Move
-from penstock.declare.source import SourceBatch
+from penstock.declare.source import RawEntries, SourceBatch
 from penstock.errors import InvalidSource, MissingDependency, PositionLost, SourceUnavailable
 from penstock.log.ingest import Ingests
 
@@ -29,7 +31,7 @@ class KafkaReader:
     def __init__(self, options: KafkaTopic, config: Mapping[str, Any], ingests: Ingests) -> None:
         self._options = options
         self._ingests = ingests
-        self._positions: dict[int, int] = {}  # of the partitions that are ours: as stored, and read up to there
+        self._positions: dict[int, int] = {}  # of the partitions that are ours: read up to there
         self._ends: dict[int, int] = {}  # where a partition had nothing more
         self._joined = False
         self._trouble: Exception | None = None  # in a callback
@@ -37,6 +39,7 @@ class KafkaReader:
         self._consumer = self._connect(config)
         try:
             self.source = options.given_name or f"kafka:{self._cluster()}:{options.topic}:{options.group}"
+            self._columns = of_messages(self.source, options.type)
             callbacks = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._revoked}
             self._consumer.subscribe([options.topic], **callbacks)
         except BaseException:
@@ -148,18 +151,44 @@ class KafkaReader:
             first = self._consumer.poll(seconds)
             more = self._consumer.consume(self._options.batch - 1, _LINGER_SECONDS) if first is not None else []
         self._check_trouble()
-        entries: list[Entry] = []
-        reached: dict[int, int] = {}
-        for message in [first, *more] if first is not None else ():
-            number = message.partition()
+        if first is None:
+            return None
+        messages: list[Any] = []
+        reached = {**self._positions}
+        for message in (first, *more):
+            number, offset = message.partition(), message.offset()
             if message.error() is not None:
-                self._heard(message.error(), number, message.offset(), reached)
-            elif number in self._positions and message.offset() >= reached.get(number, self._positions[number]):
-                entries.append(_entry(message))
-                reached[number] = message.offset() + 1
-                self._ends.pop(number, None)
-        moves = [Move(str(one), self._positions[one], at) for one, at in reached.items() if one in self._positions]
-        return SourceBatch(entries, moves) if moves else None
+                self._heard(message.error(), number, offset, reached)
+            elif offset >= reached.get(number, offset + 1):  # of a partition that is ours
+                messages.append(message)
+                reached[number] = offset + 1
+        positions = self._positions
+        moves = [Move(str(one), positions[one], at) for one, at in reached.items() if at > positions.get(one, at)]
+        if not moves:
+            return None
+        for move in moves:
+            self._positions[int(move.part)] = move.position
+            if self._ends.get(int(move.part), move.position) != move.position:
+                del self._ends[int(move.part)]
+        return SourceBatch(RawEntries(messages, self._entry, self._columns), moves)
+
+    def _entry(self, message: Any) -> Entry:
+        part, offset = f"{message.topic()}/{message.partition()}", message.offset()
+        headers: Sequence[tuple[str, str | bytes]] = ()
+        error = None
+        try:
+            headers = tuple((name, text_or_bytes(value)) for name, value in message.headers() or ())
+        except UnicodeDecodeError as failed:  # names are bytes to the broker
+            error = failed
+        return Entry(
+            f"{part}:{offset}",
+            message.key(),
+            message.value(),
+            headers,
+            timestamp=_time(*message.timestamp()),
+            error=error,
+            event_id=uuid.UUID(int=first_id_of(self.source, part) + offset),
+        )
 
     def _check_trouble(self) -> None:
         trouble, self._trouble = self._trouble, None
@@ -190,8 +219,6 @@ class KafkaReader:
 
         assert isinstance(batch.mark, Sequence)
         topic = self._options.topic
-        for move in batch.mark:
-            self._positions[int(move.part)] = move.position
         with suppress(KafkaException):
             offsets = [TopicPartition(topic, int(move.part), move.position) for move in batch.mark]
             self._consumer.commit(offsets=offsets, asynchronous=True)
@@ -217,16 +244,6 @@ class KafkaReader:
 def _leave(consumer: Any) -> None:
     with suppress(Exception):  # nobody is left to tell
         consumer.close()
-
-
-def _entry(message: Any) -> Entry:
-    position = f"{message.topic()}/{message.partition()}:{message.offset()}"
-    entry = Entry(position, message.key(), message.value(), timestamp=_time(*message.timestamp()))
-    try:
-        entry.headers = [(name, text_or_bytes(value)) for name, value in message.headers() or ()]
-    except UnicodeDecodeError as error:  # names are bytes to the broker
-        entry.error = error
-    return entry
 
 
 def _time(kind: int, ms: int) -> datetime | None:

@@ -48,7 +48,7 @@ class KafkaTopic:
         self.timeout_seconds = check_positive(timeout_seconds, "timeout_seconds", 3_600)
         self.given_name = name
         self.name = name or f"kafka {servers} {topic}/{group}"
-        self._type = default_type(type, topic)
+        self.type = default_type(type, topic)
         self._config = dict(config or {})
         if "cooperative" in str(self._config.get("partition.assignment.strategy")):
             raise InvalidSource("Partitions are assigned as a whole: leave out the cooperative strategy.")
@@ -65,4 +65,4 @@ class KafkaTopic:
 
     def fields_of(self, entry: Entry) -> Mapping[str, Any]:
         """Return the event of a message."""
-        return entry_fields.of_message(entry, self._type)
+        return entry_fields.of_message(entry, self.type)

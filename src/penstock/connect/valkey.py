@@ -69,14 +69,14 @@ class Valkey:
         self._client.drop()
 
 
-def connect(url: str, timeout: float) -> Any:
+def connect(url: str, timeout: float, **options: Any) -> Any:
     """Make a client that repeats nothing by itself."""
     import valkey
     from valkey.backoff import NoBackoff
     from valkey.retry import Retry
 
     return valkey.Valkey.from_url(
-        url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0)
+        url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0), **options
     )
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from penstock.connect.entry_columns import number_of, of_entries
 from penstock.connect.valkey import connect
 from penstock.core import limits
-from penstock.core.entry import Entry
+from penstock.core.entry import Entry, first_id_of
 from penstock.core.entry_ids import EntryId, parse
 from penstock.core.ingested import EntryBatch, Ingested
-from penstock.declare.source import SourceBatch
+from penstock.declare.source import RawEntries, SourceBatch
 from penstock.errors import InvalidSource, MissingDependency, SourceUnavailable
 from penstock.log.ingest import Ingests
 
@@ -28,6 +31,7 @@ _FIRST = 64  # entries in the first read: nobody knows how large they are
 _LOOKS = 2  # for idle entries in the time after which they idle
 _BLOCK_SHARE = 8  # a read waits for so small a part of the idle time: the age of a batch counts from before it
 _ALL = b"0-0"
+_READ_BYTES = 2**20  # at once: after every call to the network this thread may have to wait for the other one
 
 
 class ValkeyReader:
@@ -45,7 +49,7 @@ class ValkeyReader:
         self._noted: list[int] = []  # acknowledged ranges of which the log is not told yet
         try:
             with self._asking():
-                self._client = connect(url, options.timeout_seconds)
+                self._client = connect(url, options.timeout_seconds, socket_read_size=_READ_BYTES)
                 for command in ("XREADGROUP", "XAUTOCLAIM", "XPENDING"):  # a mapping would lose repeated fields
                     self._client.set_response_callback(command, lambda answer, **_: answer)
         except ImportError as error:
@@ -143,36 +147,54 @@ class ValkeyReader:
         deleted = [one[0] for one in found if one is not None and one[1] is None]
         if deleted:
             self._acknowledge(deleted)
-        entries = [_entry(*one) for one in found if one is not None and one[1] is not None]
-        if not entries and not deleted and not gone:
+        kept = [one for one in found if one is not None and one[1] is not None]
+        if not kept and not deleted and not gone:
             return None
-        self._size(entries)
+        self._size(kept)
         latest = began + self._options.min_idle_seconds / 2
-        ids = [parse(entry.position) for entry in entries]
-        mark = EntryBatch(ids, lambda: _now() < latest, tuple(self._noted))
+        ids = [parse(one[0]) for one in kept]
+        mark = EntryBatch(ids, lambda: _now() < latest, self._noted if kept else ())
+        if kept:
+            self._noted = []
+        entries = RawEntries(kept, self._entry, of_entries(self.source, self._options.type, ids))
         return SourceBatch(entries, mark, gone + len(deleted))
 
-    def _size(self, entries: list[Entry]) -> None:
+    def _size(self, found: list[Any]) -> None:
         """Read next about as many bytes as fit into a batch."""
-        if entries:
-            size = sum(len(value) for entry in entries for pair in entry.fields for value in pair)
-            fits = limits.INGEST_BATCH_BYTES // max(1, size // len(entries))
+        if found:
+            size = sum(map(len, chain.from_iterable(pairs for _, pairs in found)))
+            fits = limits.INGEST_BATCH_BYTES // max(1, size // len(found))
             self._count = max(1, min(self._options.batch, fits, 4 * self._count))
+
+    def _entry(self, found: tuple[bytes, list[bytes]]) -> Entry:
+        entry_id, pairs = found
+        fields = (*zip(pairs[::2], pairs[1::2], strict=True),)
+        value = key = None
+        for name, content in fields:
+            if name == b"payload":
+                value = content
+            elif name == b"key":
+                key = content
+        at = parse(entry_id)
+        number = number_of(*at)
+        event_id = None if number is None else uuid.UUID(int=first_id_of(self.source, "") + number)
+        return Entry(str(at), key, value, fields=fields, timestamp=_time(at.ms), event_id=event_id)
 
     # --- after the commit ----------------------------------------------------------------------------------------
 
     def acknowledge(self, batch: SourceBatch, ingested: Ingested) -> None:
         """Acknowledge; the log is told with the next batch, or when there is time."""
-        if batch.entries:
-            self._noted = []  # stored with the batch
-            self._acknowledge([entry.position.encode() for entry in batch.entries])
-            self._noted = [*ingested.ranges]
+        if isinstance(batch.entries, RawEntries) and batch.entries:
+            self._acknowledge([one[0] for one in batch.entries.raw])
+            self._noted += ingested.ranges
 
     def _acknowledge(self, ids: Iterable[bytes]) -> None:
         self._ask("XACK", self._options.stream, self._options.group, *ids)
 
     def overtaken(self, batch: SourceBatch) -> None:
         """Look which of the entries are still ours, and take fewer at once: they may have taken too long."""
+        if isinstance(batch.mark, EntryBatch):
+            self._noted += batch.mark.acknowledged
         self._history = _ALL
         self._count = max(1, self._count // 2)
 
@@ -195,18 +217,6 @@ class ValkeyReader:
     def close(self) -> None:
         """Disconnect."""
         self._client.close()
-
-
-def _entry(entry_id: bytes, pairs: list[bytes]) -> Entry:
-    fields = [*zip(pairs[::2], pairs[1::2], strict=True)]
-    value = key = None
-    for name, content in fields:
-        if name == b"payload":
-            value = content
-        elif name == b"key":
-            key = content
-    ms = int(entry_id.partition(b"-")[0])
-    return Entry(entry_id.decode(), key, value, fields=fields, timestamp=_time(ms))
 
 
 def _time(ms: int) -> datetime | None:

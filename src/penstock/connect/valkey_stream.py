@@ -39,7 +39,7 @@ class ValkeyStream:
         consumer: str | None = None,
         type: str | None = None,
         name: str | None = None,
-        batch: int = 2_000,
+        batch: int = limits.INGEST_BATCH,
         timeout_seconds: float = 10.0,
     ) -> None:
         self.stream = check_text_option(stream, "stream")
@@ -50,7 +50,7 @@ class ValkeyStream:
         self.timeout_seconds = check_positive(timeout_seconds, "timeout_seconds", 3_600)
         self.batch = int(check_positive(batch, "batch", limits.INGEST_BATCH))
         self.start = check_start(start)
-        self._type = default_type(type, stream)
+        self.type = default_type(type, stream)
         self._url = url
         self.source = name or f"valkey:{_place(url)}:{stream}:{group}"
         self.name = name or f"valkey {_place(url)} {stream}/{group}"
@@ -67,7 +67,7 @@ class ValkeyStream:
 
     def fields_of(self, entry: Entry) -> Mapping[str, Any]:
         """Return the event of an entry."""
-        return entry_fields.of_fields(entry, self._type)
+        return entry_fields.of_fields(entry, self.type)
 
 
 def _place(url: str) -> str:

@@ -6,6 +6,7 @@ import sys
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from penstock.core.limits import INGEST_RANGE_MS
@@ -34,8 +35,7 @@ def parse(text: str | bytes) -> EntryId:
     >>> parse("1526919030474-55") < parse("1526919030474-123")
     True
     """
-    ms, n = text.split(b"-") if isinstance(text, bytes) else text.split("-")
-    return EntryId(int(ms), int(n))
+    return EntryId._make(map(int, text.split(b"-") if isinstance(text, bytes) else text.split("-")))
 
 
 def parse_key(key: bytes) -> EntryId:
@@ -45,8 +45,12 @@ def parse_key(key: bytes) -> EntryId:
 
 def ranges(ids: Iterable[EntryId]) -> Iterator[list[EntryId]]:
     """Sort ids and cut them into short ranges of time, so that few remembered ranges overlap."""
+    ordered = sorted(ids)
+    if ordered and ordered[-1].ms - ordered[0].ms <= INGEST_RANGE_MS:  # as most are
+        yield ordered
+        return
     part: list[EntryId] = []
-    for one in sorted(ids):
+    for one in ordered:
         if part and one.ms - part[0].ms > INGEST_RANGE_MS:
             yield part
             part = []
@@ -62,12 +66,9 @@ def furthest(last: EntryId) -> EntryId:
 
 def pack(ids: Sequence[EntryId]) -> bytes:
     """Encode sorted ids: their differences are small and compress well."""
-    times, numbers = array("Q"), array("Q")
-    last = EntryId(0, 0)
-    for one in ids:
-        times.append(one.ms - last.ms)
-        numbers.append((one.n - last.n) & _MOST)
-        last = one
+    given = [EntryId(0, 0), *ids]
+    times = array("Q", [one[0] - last[0] for last, one in pairwise(given)])
+    numbers = array("Q", [(one[1] - last[1]) & _MOST for last, one in pairwise(given)])
     return zlib.compress(_little(times) + _little(numbers), 1)
 
 

@@ -157,14 +157,16 @@ class NewEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EventColumns:
-    """Many new events of the common kind, column by column: JSON, no headers, due at once, with new ids."""
+    """Many new events of the common kind, column by column: one content type, no headers, due at once, new ids."""
 
     stream: str
-    event_ids: range  # consecutive, as numbers
+    event_ids: Sequence[int]  # as numbers
     event_types: Sequence[str]
     payloads: Sequence[Any]
     ordering_keys: Sequence[str | None]
     buckets: Mapping[str, int]
+    content_type: str = codec.JSON
+    encoded: bool = False  # payloads are bytes already
 
     def __len__(self) -> int:
         return len(self.event_ids)
@@ -173,7 +175,9 @@ class EventColumns:
         """Yield (id, type, payload, key) in chunks: allocating memory for all at once costs more than the encoding."""
         for start in range(0, len(self), size):
             part = slice(start, start + size)
-            payloads = [codec.encode_json(payload) for payload in self.payloads[part]]
+            payloads = self.payloads[part]
+            if not self.encoded:
+                payloads = [codec.encode_json(payload) for payload in payloads]
             ids = [number.to_bytes(16, "big") for number in self.event_ids[part]]
             yield list(zip(ids, self.event_types[part], payloads, self.ordering_keys[part], strict=True))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from penstock.core.entry_ids import EntryId
-from penstock.core.event import NewEvent
+from penstock.core.event import EventColumns, NewEvent
 
 
 class Move(NamedTuple):
@@ -18,16 +19,41 @@ class Move(NamedTuple):
     position: int
 
 
-@dataclass(frozen=True, slots=True)
 class Made:
-    """The events of a batch, in the order of its entries; None for an entry that the mapping dropped.
+    """The events of a batch, in the order of its entries.
 
-    `reject` makes the event for an entry, by its place, whose event turns out to be refused by the log.
+    `columns` has them all at once, if they are plain and their ids were made of their positions. Otherwise, or if some
+    of them turn out to be known, they are made one by one: `make` returns the event of an entry by its place, None for
+    one that the mapping drops, or raises. `reject` makes the event that says why.
     """
 
-    events: Sequence[NewEvent | None]
-    rejected: frozenset[int]  # places of entries whose event is their rejection
-    reject: Callable[[int, Exception], NewEvent]
+    def __init__(
+        self,
+        count: int,
+        make: Callable[[int], NewEvent | None],
+        reject: Callable[[int, BaseException], NewEvent],
+        columns: EventColumns | None = None,
+    ) -> None:
+        self._count = count
+        self._make = make
+        self.reject = reject
+        self.columns = columns
+        self.rejected: set[int] = set()  # places of entries whose event is their rejection
+
+    def __len__(self) -> int:
+        return self._count
+
+    @cached_property
+    def events(self) -> Sequence[NewEvent | None]:
+        """The events one by one; an entry that cannot become one is rejected, and no other with it."""
+        return [self._event(place) for place in range(self._count)]
+
+    def _event(self, place: int) -> NewEvent | None:
+        try:
+            return self._make(place)
+        except BaseException as error:  # the mapping may raise anything
+            self.rejected.add(place)
+            return self.reject(place, error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from penstock.core.entry import REJECTED, Entry, event_id_of, rejected_event
 from penstock.core.event import NewEvent, check_name
 from penstock.core.ingested import Made
 from penstock.core.job import check_not_jobs
-from penstock.declare.source import Source
+from penstock.declare.source import RawEntries, Source
 from penstock.errors import InvalidSource
 from penstock.log import new_events
 
@@ -42,15 +41,18 @@ class Ingest:
 
     def made_of(self, source: str, entries: Sequence[Entry]) -> Made:
         """Return the events of entries; an entry that cannot become one is rejected, and no other with it."""
-        events: list[NewEvent | None] = []
-        rejected: set[int] = set()
-        for place, entry in enumerate(entries):
-            try:
-                events.append(self._event(source, entry))
-            except Exception as error:  # the mapping may raise anything
-                rejected.add(place)
-                events.append(rejected_event(self.into, source, entry, error))
-        return Made(events, frozenset(rejected), partial(self._reject, source, entries))
+        columns = None
+        if self.map is None and isinstance(entries, RawEntries):
+            columns = entries.columns(self.into)
+        made = Made(
+            len(entries),
+            lambda place: self._event(source, entries[place]),
+            lambda place, error: rejected_event(self.into, source, entries[place], error),
+            columns,
+        )
+        if columns is None:
+            made.events  # noqa: B018  # made now: somebody's mapping may take long, and is called once
+        return made
 
     def _event(self, source: str, entry: Entry) -> NewEvent | None:
         if entry.error is not None:
@@ -60,8 +62,5 @@ class Ingest:
             return None
         new_events.check_fields(fields)
         if fields.get("event_id") is None:
-            fields = {**fields, "event_id": event_id_of(source, entry.position)}
+            fields = {**fields, "event_id": event_id_of(source, entry)}
         return new_events.one(self.into, fields)[0]
-
-    def _reject(self, source: str, entries: Sequence[Entry], place: int, error: Exception) -> NewEvent:
-        return rejected_event(self.into, source, entries[place], error)

@@ -8,13 +8,47 @@ reader to acknowledge the batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from functools import cached_property
+from typing import Any, Protocol, overload, runtime_checkable
 
 from penstock.core.entry import Entry
+from penstock.core.event import EventColumns
 from penstock.core.ingested import EntryBatch, FileBatch, Ingested, Move
 from penstock.log.ingest import Ingests
+
+
+class RawEntries(Sequence[Entry]):
+    """Entries as a client returned them. Most of them become events all at once, and none of them an `Entry`."""
+
+    def __init__(
+        self,
+        raw: Sequence[Any],
+        make: Callable[[Any], Entry],
+        columns: Callable[[str, Sequence[Any]], EventColumns | None],
+    ) -> None:
+        self.raw = raw
+        self._make = make
+        self._columns = columns
+
+    def columns(self, into: str) -> EventColumns | None:
+        """Return the events of a stream that these are; None unless they are plain."""
+        return self._columns(into, self.raw)
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @overload
+    def __getitem__(self, place: int) -> Entry: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Entry]: ...
+    def __getitem__(self, place: int | slice) -> Entry | Sequence[Entry]:
+        return self._made[place]
+
+    @cached_property
+    def _made(self) -> list[Entry]:
+        return [self._make(one) for one in self.raw]
 
 
 @dataclass(frozen=True, slots=True)

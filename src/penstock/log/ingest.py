@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 
 from penstock.core import limits
 from penstock.core.entry_ids import EntryId, furthest, pack, parse_key, ranges, unpack
@@ -13,8 +15,10 @@ from penstock.core.ingested import EntryBatch, FileBatch, Ingested, Made, Move
 from penstock.errors import DuplicateMismatch, PenstockError
 from penstock.log import files
 from penstock.log.transact import look, transact
-from penstock.stores.base import Store, Transaction
+from penstock.stores.base import IdTaken, Store, Transaction
 from penstock.stores.rows import IngestPosition, IngestRange
+
+Append = Callable[[Transaction, Made, Collection[int]], Ingested]
 
 
 class Overtaken(Exception):
@@ -47,12 +51,12 @@ class Ingests:
     def store_moves(self, source: str, moves: Sequence[Move], made: Made) -> Ingested:
         """Store the events of a batch and move the positions, in one transaction; `Overtaken` if one is elsewhere."""
 
-        def work(tx: Transaction, carefully: bool) -> Ingested:
+        def work(tx: Transaction, append: Append) -> Ingested:
             now = tx.now()
             for one in sorted(moves):
                 if not tx.run("ingest.move", source=source, now=now, **one._asdict()):
                     raise Overtaken(f"part {one.part} is not at {one.expected} any more")
-            return _append(tx, made, range(len(made.events)), carefully)
+            return append(tx, made, range(len(made)))
 
         return _store(self._store, work)
 
@@ -79,17 +83,14 @@ class Ingests:
         `Overtaken` if the batch is so old that another ingester may have taken it over.
         """
 
-        def work(tx: Transaction, carefully: bool) -> Ingested:
+        def work(tx: Transaction, append: Append) -> Ingested:
             now = tx.now()
             if tx.one("ingest.lock", source=source) is None:
                 tx.run("ingest.add_source", source=source, now=now)
             _acknowledge(tx, batch.acknowledged)
             known = _remembered(tx, source, batch.ids)
-            new: dict[EntryId, int] = {}
-            for place, one in enumerate(batch.ids):
-                if one not in known:
-                    new.setdefault(one, place)
-            done = _append(tx, made, new.values(), carefully)
+            new = {one: place for place, one in enumerate(batch.ids) if one not in known}
+            done = append(tx, made, new.values())
             remembered = [_remember(tx, source, part) for part in ranges(new)]
             if not batch.ours():
                 raise Overtaken("the batch is too old")
@@ -152,18 +153,28 @@ def _remember(tx: Transaction, source: str, ids: Sequence[EntryId]) -> int:
 # --- appending --------------------------------------------------------------------------------------------------------
 
 
-def _store(store: Store, work: Callable[[Transaction, bool], Ingested]) -> Ingested:
-    """Run the work; if an event's id is taken by another event, run it again and find out which one's.
+def _store(store: Store, work: Callable[[Transaction, Append], Ingested]) -> Ingested:
+    """Run the work as if no id were known; then so that known ones are recognised; and if an id is taken by another
+    event, so that it is found out which one's.
 
-    Savepoints are left to the second time: on SQLite they make an append ten times slower.
+    Savepoints are left to the last: on SQLite they make an append ten times slower.
     """
-    try:
-        return transact(store, lambda tx: work(tx, False))
-    except DuplicateMismatch:
-        return transact(store, lambda tx: work(tx, True))
+    for append in (_append_new, _append):
+        with suppress(IdTaken, DuplicateMismatch):
+            return transact(store, lambda tx, append=append: work(tx, append))  # type: ignore[misc]
+    return transact(store, lambda tx: work(tx, partial(_append, carefully=True)))
 
 
-def _append(tx: Transaction, made: Made, places: Iterable[int], carefully: bool) -> Ingested:
+def _append_new(tx: Transaction, made: Made, places: Collection[int]) -> Ingested:
+    """Append all of them at once, if that can be; `IdTaken` if one is known."""
+    if made.columns is None or len(places) < len(made):
+        return _append(tx, made, places)
+    tx.append(made.columns, unique=True)
+    tx.wake()
+    return Ingested(len(made))
+
+
+def _append(tx: Transaction, made: Made, places: Collection[int], carefully: bool = False) -> Ingested:
     """Append the events of these entries; one whose id is taken by another event is rejected, if `carefully`."""
     wanted: list[tuple[int, NewEvent]] = []
     rejected: list[NewEvent] = []

@@ -25,6 +25,10 @@ Call = tuple[str, dict[str, Any]]  # a block and its parameters
 StatementHook = Callable[[str, str], None]  # ("before" | "after", block): tests kill the process in here
 
 
+class IdTaken(Exception):
+    """An event was appended as new, and its id is known."""
+
+
 class Conflict(Exception):
     """The database asks for the transaction to be run again (serialization failure, deadlock)."""
 
@@ -72,7 +76,7 @@ class Transaction(Protocol):
         """
 
     def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
-        """Store events; `unique` promises that the ids are new. Returns how many were duplicates."""
+        """Store events; returns how many were duplicates. Columns, and `unique`, say that ids are new: else `IdTaken`."""
 
     def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID, sources: Sequence[int] | None = None) -> None:
         """Put events aside for a task attempt, with the offsets of the events that they were made of, if known."""

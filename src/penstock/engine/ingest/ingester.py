@@ -1,12 +1,17 @@
-"""The loop of one source: read a batch, store it with its position, acknowledge it."""
+"""The loop of one source: read a batch, store it with its position, acknowledge it.
+
+While a batch is being stored, by a thread of its own, the next one is read and becomes events.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from typing import NamedTuple
 
-from penstock.core.ingested import EntryBatch, FileBatch, Ingested
+from penstock.core.ingested import EntryBatch, FileBatch, Ingested, Made
 from penstock.core.observe import BatchOvertaken, EntriesIngested, Observers, SourceAway, StoreAway
 from penstock.declare.ingest import Ingest
 from penstock.declare.source import Reader, SourceBatch
@@ -17,7 +22,13 @@ from penstock.log.log import Log
 
 logger = logging.getLogger("penstock")
 _READ_SECONDS = 0.2  # that a read may wait for something new
+_MEANWHILE_SECONDS = 0.001  # the same, while something is being stored
 _NOTHING = Ingested()
+
+
+class _Storing(NamedTuple):
+    batch: SourceBatch
+    done: Future[Ingested | None]
 
 
 class Ingester:
@@ -39,6 +50,8 @@ class Ingester:
         self._outage = Outage(what=ingest.source.name)
         self._pause = PAUSE_SECONDS[0]
         self._source_away = self._store_away = False
+        self._storing: _Storing | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"penstock-{self.name}")
 
     def quiet(self, quiet: bool) -> None:
         """Read nothing new; False to go on."""
@@ -59,6 +72,8 @@ class Ingester:
                 logger.debug("%s", self.name, exc_info=error)
             self.failure = said
             self.drained = True
+        finally:
+            self._thread.shutdown()
 
     def _session(self) -> None:
         """Read with one connection, until it breaks or we are stopped."""
@@ -68,9 +83,9 @@ class Ingester:
             while not self._stopping.is_set():
                 if self._working.is_set():
                     self._turn(reader)
-                else:
+                elif self._settled(reader):
                     self._stopping.wait(_READ_SECONDS)
-            if reader is not None:
+            if self._settled(reader):
                 reader.rest(idle=True)
         except SourceUnavailable as error:
             self.drained = False
@@ -85,6 +100,8 @@ class Ingester:
             database.goes_on(self.name, error)
             self._wait()
         finally:
+            if self._storing is not None:  # it is not acknowledged, and recognised when it comes again
+                self._stored()
             if reader is not None:
                 with suppress(Exception):
                     reader.close()
@@ -94,8 +111,8 @@ class Ingester:
         self._pause = min(2 * self._pause, PAUSE_SECONDS[1])
 
     def _turn(self, reader: Reader) -> None:
-        """Read, store and acknowledge one batch."""
-        batch = reader.read(_READ_SECONDS)
+        """Read one batch, acknowledge the one before it, and begin to store it."""
+        batch = reader.read(_READ_SECONDS if self._storing is None else _MEANWHILE_SECONDS)
         if self._source_away:
             self._outage.is_over(self.name)
         if self._store_away:
@@ -103,35 +120,59 @@ class Ingester:
         self._source_away = self._store_away = False
         self._pause = PAUSE_SECONDS[0]
         if batch is None:
+            if self._storing is not None:
+                self._settled(reader)
+                return
             reader.rest(idle=True)
             self.drained = reader.drained()
             return
         self.drained = False
-        done = self._store(reader, batch)
+        made = self.ingest.made_of(reader.source, batch.entries)
+        if not self._settled(reader):
+            reader.overtaken(batch)  # it follows one that was not stored
+            return
+        self._storing = _Storing(batch, self._thread.submit(self._store, reader.source, batch, made))
+        if isinstance(batch.mark, FileBatch):  # what is to be read next depends on it
+            self._settled(reader)
+
+    def _settled(self, reader: Reader) -> bool:
+        """Wait for what is being stored and acknowledge it; False if it was not stored."""
+        if self._storing is None:
+            return True
+        batch, done = self._storing.batch, self._stored()
+        if done is None:
+            if not self._stopping.is_set():
+                reader.overtaken(batch)
+            return False
+        reader.acknowledge(batch, done)
+        reader.rest(idle=False)
+        return True
+
+    def _stored(self) -> Ingested | None:
+        """Wait for what is being stored; None if it was not."""
+        assert self._storing is not None
+        (batch, future), self._storing = self._storing, None
+        try:
+            done = future.result()
+        except Overtaken as error:
+            logger.info("%s: a batch was not stored: %s", self.name, error)
+            self.observers.emit(BatchOvertaken(self.name))
+            return None
         if done is not None:
             self.observers.emit(EntriesIngested(self.name, done, batch.gone))
-            reader.acknowledge(batch, done)
-            reader.rest(idle=False)
+        return done
 
-    def _store(self, reader: Reader, batch: SourceBatch) -> Ingested | None:
-        """Commit a batch; None if somebody else went on, or when stopped."""
-        mark = batch.mark
+    def _store(self, source: str, batch: SourceBatch, made: Made) -> Ingested | None:
+        """Commit a batch; None when stopped."""
+        mark, ingests = batch.mark, self._log.ingests
         if isinstance(mark, EntryBatch) and not batch.entries:
             return _NOTHING
-        made = self.ingest.made_of(reader.source, batch.entries)
-        ingests = self._log.ingests
 
         def store() -> Ingested:
             if isinstance(mark, FileBatch):
                 return ingests.store_files(mark)
             if isinstance(mark, EntryBatch):
-                return ingests.store_entries(reader.source, mark, made)
-            return ingests.store_moves(reader.source, mark, made)
+                return ingests.store_entries(source, mark, made)
+            return ingests.store_moves(source, mark, made)
 
-        try:
-            return patiently(store, self.name, self.observers, self._stopping)
-        except Overtaken as error:
-            logger.info("%s: a batch was not stored: %s", self.name, error)
-            self.observers.emit(BatchOvertaken(self.name))
-            reader.overtaken(batch)
-            return None
+        return patiently(store, self.name, self.observers, self._stopping)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.codec import JSON
 from penstock.core.event import EventColumns, NewEvent, check_same
+from penstock.stores.base import IdTaken
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,7 +39,12 @@ def append(
 ) -> int:
     """Store events; returns how many were duplicates."""
     if isinstance(events, EventColumns) or unique:
-        copy(connection, store, events)
+        from psycopg.errors import UniqueViolation
+
+        try:
+            copy(connection, store, events)
+        except UniqueViolation as error:
+            raise IdTaken from error
         return 0
     return _insert(connection, store, events)
 
@@ -87,7 +92,7 @@ def _column_chunks(events: EventColumns, columns: bytes, end: bytes) -> Iterator
     """What repeats from event to event is laid out once."""
     start = columns + _piece(events.stream) + _UUID_LENGTH
     kinds = {kind: _piece(kind) for kind in set(events.event_types)}
-    middle = _piece(JSON) + 3 * _NULL
+    middle = _piece(events.content_type) + 3 * _NULL
     keys: dict[str | None, bytes] = {
         key: middle + _piece(key) + _bucket(2, bucket) + _NULL + end for key, bucket in events.buckets.items()
     }

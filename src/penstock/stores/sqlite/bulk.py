@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from penstock.core.codec import JSON
 from penstock.core.event import EventColumns, NewEvent, check_same
+from penstock.stores.base import IdTaken
 from penstock.stores.sqlite.values import id_text, micros
 
 
@@ -27,12 +27,10 @@ def append(
     """Store events; returns how many were duplicates."""
     stamp = micros(created_at)
     if isinstance(events, EventColumns):
-        connection.executemany(blocks["append.new"], _of_columns(events, stamp))
-        return 0
+        return _append_new(connection, blocks, _of_columns(events, stamp))
     ids = [id_text(event.event_id) for event in events]
     if unique:
-        connection.executemany(blocks["append.new"], _of_events(events, ids, stamp))
-        return 0
+        return _append_new(connection, blocks, _of_events(events, ids, stamp))
     stored = connection.executemany(blocks["append.many"], _of_events(events, ids, stamp)).rowcount
     if stored == len(events):
         return 0
@@ -41,6 +39,16 @@ def append(
     for text, event in zip(ids, events, strict=True):
         check_same(text, known[text] == (event.stream, event.event_type, event.payload), event)
     return len(events) - stored
+
+
+def _append_new(connection: sqlite3.Connection, blocks: Mapping[str, str], rows: Iterator[tuple[Any, ...]]) -> int:
+    try:
+        connection.executemany(blocks["append.new"], rows)
+    except sqlite3.IntegrityError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+            raise IdTaken from error
+        raise
+    return 0
 
 
 def stage(
@@ -69,11 +77,11 @@ def stage(
 
 
 def _of_columns(events: EventColumns, stamp: int) -> Iterator[tuple[Any, ...]]:
-    stream, buckets = events.stream, events.buckets
+    stream, buckets, content_type = events.stream, events.buckets, events.content_type
     for chunk in events.chunks():
         for event_id, kind, payload, key in chunk:
             bucket = None if key is None else buckets[key]
-            yield stream, id_text(event_id), kind, payload, JSON, None, None, None, key, bucket, None, stamp
+            yield stream, id_text(event_id), kind, payload, content_type, None, None, None, key, bucket, None, stamp
 
 
 def _of_events(events: Sequence[NewEvent], ids: Sequence[str], stamp: int) -> Iterator[tuple[Any, ...]]:

@@ -43,8 +43,6 @@ class Held:
         self.thread = threading.get_ident()
 
     def close(self) -> None:
-        if self.connection is None:
-            return
         with _gate:
             connection, self.connection = self.connection, None
             if connection is None:

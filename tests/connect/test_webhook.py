@@ -9,6 +9,7 @@ import threading
 import time
 from asyncio import SelectorEventLoop
 from collections.abc import Iterator
+from contextlib import contextmanager
 from email.utils import formatdate
 from typing import Any
 
@@ -275,6 +276,15 @@ def test_an_answer_that_trickles_is_not_read_for_ever() -> None:
     "answer", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\na: " + b"x" * 100_000, b"\x00" * 50, b""]
 )
 def test_an_answer_that_is_no_http_fails_that_message(answer: bytes) -> None:
+    with serving(answer) as port:
+        publisher = Webhook(f"http://127.0.0.1:{port}", timeout_seconds=5)
+        assert kinds(publisher, trial_of(publisher).message()) == [("retry", "connection_lost")]
+        publisher.close()
+
+
+@contextmanager
+def serving(answer: bytes) -> Iterator[int]:
+    """A server that answers one request with these bytes, and ends the connection."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -284,9 +294,41 @@ def test_an_answer_that_is_no_http_fails_that_message(answer: bytes) -> None:
             connection.sendall(answer)
 
     threading.Thread(target=serve, daemon=True).start()
-    publisher = Webhook(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_seconds=5)
-    assert kinds(publisher, trial_of(publisher).message()) == [("retry", "connection_lost")]
-    listener.close()
+    with listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.shows("R03")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 307 -\r\nlocation: /\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 404 -\r\n\r\nCannot POST /P4TH/hook?key=K3Y of me:P4SS, bWU6UDRTUw==, T0KEN",
+        b"HTTP/1.1 404 -\r\n\r\n" + b"-" * 198 + b"T0KEN",
+    ],
+    ids=["no http", "odd length", "odd chunk", "cut", "said again", "cut in two"],
+)
+def test_no_answer_brings_a_secret_into_an_error(answer: bytes) -> None:
+    with serving(answer) as port:
+        url = f"http://me:P4SS@127.0.0.1:{port}/P4TH/hook?key=K3Y"
+        publisher = Webhook(url, headers={"x-key": "T0KEN"}, timeout_seconds=5)
+        (result,) = publish(publisher, trial_of(publisher).message())
+        assert result.kind != "ok"
+        assert [word for word in ("P4TH", "K3Y", "P4SS", "bWU6", "T0") if word in result.message] == []
+        publisher.close()
+
+
+@pytest.mark.shows("R03")
+def test_names_that_are_not_looked_up_in_time_are_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(60) and [])
+    publisher = Webhook("http://example.com/T0KEN", timeout_seconds=0.5)
+    (result,) = publish(publisher, trial_of(publisher).message())
+    over.set()
+    assert (result.kind, result.code) == ("unavailable", "unreachable") and "T0KEN" not in result.message
     publisher.close()
 
 
@@ -307,7 +349,6 @@ def test_an_answer_that_is_no_http_fails_that_message(answer: bytes) -> None:
         "http://10.0.0.1/",
         "ftp://example.com/",
         "file:///etc/passwd",
-        "http://no-such-host.invalid/",
         "http://a b/",
         "http://user@:80/",
     ],
@@ -347,6 +388,12 @@ def test_a_redirect_within_the_same_host_is_followed_and_authorized(target: Webh
         ("/hook", "Bearer t"),
         ("/new", "Bearer t"),
     ]
+
+
+def test_a_redirect_to_a_name_that_is_unknown_now_is_tried_again(target: WebhookTarget) -> None:
+    target.answer = lambda request: Reply(307, {"Location": "http://no-such-host.invalid/"})
+    result, _ = send(target)
+    assert (result.kind, result.code) == ("unavailable", "unreachable")
 
 
 def test_redirects_without_an_end_and_other_redirects_are_not_followed(target: WebhookTarget) -> None:
@@ -422,7 +469,9 @@ def test_a_header_that_http_cannot_carry_fails_its_message_alone(target: Webhook
 
 
 @pytest.mark.shows("R10")
-@pytest.mark.parametrize("url", ["ftp://a", "http://", "http://a\r\nb", "nonsense", "http://a:99999/", "http:///x"])
+@pytest.mark.parametrize(
+    "url", ["ftp://a", "http://", "http://a\r\nb", "http://256.1.1.1/", "nonsense", "http://a:99999/", "http:///x"]
+)
 def test_a_topic_that_is_no_url_fails_its_message_alone(target: WebhookTarget, url: str) -> None:
     publisher = Webhook(target.url)
     good, bad = trial_of(publisher), trial_of(publisher, url)

@@ -22,6 +22,8 @@ from penstock.declare.publisher import OK, Message, Result
 from penstock.errors import InvalidPublisher
 
 _REDIRECTS = 3
+_SHOWN = 200  # characters of an answer, in an error
+_SHORTEST = 4  # characters of what is hidden there: less is no secret, and is in every text
 _SAME_METHOD = (307, 308)
 _PERSONAL = frozenset([b"authorization", b"cookie", b"proxy-authorization"])  # for one host only, whoever set them
 
@@ -108,6 +110,7 @@ class _Client:
         self._free = asyncio.Semaphore(most)  # for all calls together
         self._connections = network()
         self._private = private
+        self._secrets = [word for _, value in private for word in value.decode().split()]
         self._allow_private = allow_private
         self._unavailable = frozenset(unavailable)
         self._loop = LoopThread("webhook")
@@ -157,7 +160,7 @@ class _Client:
             answer = await self._connections.post(place, sent, body)
             location = answer.headers.get(b"location")
             if answer.status not in _SAME_METHOD or location is None:
-                return self._result(answer)
+                return self._result(answer, first)
             place = await follow(place, location.decode("latin-1"), allow_private=self._allow_private)
         raise Refused(f"more than {_REDIRECTS} redirects")
 
@@ -166,11 +169,10 @@ class _Client:
             return [*headers, *self._private]
         return [*_impersonal(headers), *self._private, (b"authorization", first.authorization.encode())]
 
-    def _result(self, answer: Answer) -> Result:
+    def _result(self, answer: Answer, first: Place) -> Result:
         after = answer.headers.get(b"retry-after")
-        return result_of(
-            answer.status, None if after is None else after.decode("latin-1"), answer.text, self._unavailable
-        )
+        text = answer.text and _hidden(answer.text, [*first.secrets, *self._secrets])[:_SHOWN]
+        return result_of(answer.status, None if after is None else after.decode("latin-1"), text, self._unavailable)
 
     def close(self) -> None:
         try:
@@ -193,3 +195,11 @@ def _private(headers: Mapping[str, str]) -> list[Pair]:
 
 def _impersonal(headers: Sequence[Pair]) -> list[Pair]:
     return [pair for pair in headers if pair[0].lower() not in _PERSONAL]
+
+
+def _hidden(text: str, secrets: Sequence[str]) -> str:
+    """Return an answer without our own secrets: servers say paths and tokens again that they do not know."""
+    for one in sorted(set(secrets), key=len, reverse=True):
+        if len(one) >= _SHORTEST:
+            text = text.replace(one, "***")
+    return text

@@ -7,6 +7,7 @@ import ipaddress
 import socket
 from urllib.parse import urljoin
 
+from penstock.connect.webhook.exchange import Unreachable
 from penstock.connect.webhook.place import Place
 
 
@@ -15,7 +16,7 @@ class Refused(Exception):
 
 
 async def follow(place: Place, location: str, *, allow_private: bool) -> Place:
-    """Return where a redirect leads; `Refused` if that is private, or not HTTP.
+    """Return where a redirect leads; `Refused` if that is private, or not HTTP; `Unreachable` if it has no address.
 
     The address is looked up once and then used, so that the name cannot mean another one a moment later.
     """
@@ -29,8 +30,10 @@ async def follow(place: Place, location: str, *, allow_private: bool) -> Place:
         return to._replace(address=place.address if to.origin == place.origin else None)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        raise Refused(f"a redirect leads to {to.host}, which is unknown") from None
+    except UnicodeError:
+        raise Refused(f"a redirect leads to {to.host}, which is no name") from None
+    except OSError as error:  # the name, or the server of names, may be back soon
+        raise Unreachable(f"a redirect leads to {to.host}, which is unknown: {error.strerror}") from None
     addresses = [str(one[4][0]) for one in found]
     if not addresses or not all(is_public(one) for one in addresses):
         raise Refused(f"a redirect leads to {to.host}, a private address")

@@ -239,6 +239,24 @@ def test_a_kept_connection_that_is_gone_blames_nobody(target: WebhookTarget) -> 
     publisher.close()
 
 
+@pytest.mark.shows("R03")
+def test_a_message_that_ends_its_connection_is_blamed_at_its_second_attempt(target: WebhookTarget) -> None:
+    publisher = Webhook(target.url, connections=8)
+    trial = trial_of(publisher)
+    together = threading.Barrier(8)
+
+    def all_together(request: Request) -> Reply:
+        together.wait(30)
+        return Reply()
+
+    target.answer = all_together
+    assert kinds(publisher, *(trial.message() for _ in range(8))) == [OK] * 8  # so many connections are kept
+    target.answer = lambda request: Reply(cut=True)
+    found = [kinds(publisher, trial.message()) for _ in range(2)]
+    assert found == [[("unavailable", "connection_lost")], [("retry", "connection_lost")]]
+    publisher.close()
+
+
 def test_an_answer_that_does_not_come_and_one_without_an_end(target: WebhookTarget) -> None:
     never = threading.Event()
     target.answer = lambda request: Reply(hold=never) if b'"hang"' in request.body else Reply(endless=True)

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from penstock.connect.webhook.place import Place
 
@@ -82,6 +82,8 @@ class Connections:
         except aiohttp.ClientError as error:
             if self._session.closed:
                 raise ConnectionAbortedError("The publisher was closed.") from error
+            if _reused.get():  # so that the next attempt has a new one, and tells whether the message is why
+                self._session.connector.age += 1
             raise Cut(_why(error, place) or "the connection was cut", _reused.get()) from error
 
     async def close(self) -> None:
@@ -93,15 +95,22 @@ class Connections:
 def _session(timeout: float, context: ssl.SSLContext | None) -> Any:
     import aiohttp
 
-    used: WeakSet[Any] = WeakSet()
+    ages: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of connections, by what reads from them
 
     class Connector(aiohttp.TCPConnector):
         """Notes for each request whether its connection is new; the client's tracing would tell, too, but is slow."""
 
+        age = 0  # grows when a kept connection turned out to be gone: older ones are not used again
+
         async def connect(self, *given: Any, **options: Any) -> aiohttp.connector.Connection:
-            connection = await super().connect(*given, **options)
-            _reused.set(connection.protocol in used)
-            used.add(connection.protocol)
+            while True:
+                connection = await super().connect(*given, **options)
+                age = ages.get(connection.protocol)
+                if age is None or age == self.age:
+                    break
+                connection.close()
+            ages[connection.protocol] = self.age
+            _reused.set(age is not None)
             return connection
 
     return aiohttp.ClientSession(

@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from penstock.connect.encoded import as_json, base64_text, text_headers
+from penstock.connect.target_options import check_name, check_path
 from penstock.declare.publisher import Message, Result
 
 _TAIL = 64 * 1024  # read at once while looking for the end of the last whole line
@@ -30,11 +31,11 @@ class JsonLines:
     batch = 10_000
 
     def __init__(self, path: str | os.PathLike[str], *, topic: str | None = None, sync: bool = True) -> None:
-        self._path = Path(path)
+        self._path = Path(check_path(path, "path"))
         self._sync = sync
         self._lock = threading.Lock()
         self._torn = False  # whether half a line may be on stdout
-        self.topic = topic
+        self.topic = check_name(topic, "topic")
         self.target = "stdout" if str(path) == "-" else str(path)
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:

@@ -14,6 +14,7 @@ import orjson
 from penstock.connect.address import shown
 from penstock.connect.loop_thread import LoopThread
 from penstock.connect.per_process import PerProcess
+from penstock.connect.target_options import check_driver, check_name, check_path, check_seconds
 from penstock.declare.publisher import OK, Message, Result
 
 _SCHEMES = ("nats", "tls", "ws", "wss")
@@ -43,10 +44,12 @@ class Nats:
         timeout_seconds: float = 10.0,
         credentials: str | None = None,
     ) -> None:
-        self.topic = subject
+        check_driver("nats", "nats")
+        self.topic = check_name(subject, "subject")
+        file = None if credentials is None else check_path(credentials, "credentials")
         urls = str(url).split(",")
         self.target = ",".join(shown(one, _SCHEMES) for one in urls)
-        make = partial(_Connection, urls, timeout_seconds, credentials)
+        make = partial(_Connection, urls, check_seconds(timeout_seconds), file)
         self._connection = PerProcess(make, lambda connection: connection.close())
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:

@@ -11,6 +11,7 @@ from functools import partial
 from penstock.connect.address import shown
 from penstock.connect.loop_thread import LoopThread
 from penstock.connect.per_process import PerProcess
+from penstock.connect.target_options import check_count, check_driver, check_name, check_seconds, check_statuses
 from penstock.connect.webhook import cloud_event
 from penstock.connect.webhook.answer import UNAVAILABLE, result_of
 from penstock.connect.webhook.cloud_event import Pair
@@ -57,18 +58,20 @@ class Webhook:
     ) -> None:
         if mode not in ("structured", "binary"):
             raise InvalidPublisher(f'mode is "structured" or "binary", not {mode!r}.')
-        if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
-            raise InvalidPublisher(f"connections is a number of at least 1, not {connections!r:.80}.")
+        check_driver("aiohttp", "webhook")
+        if tls is not None and not isinstance(tls, ssl.SSLContext):
+            raise InvalidPublisher(f"tls is an ssl.SSLContext, not {type(tls).__name__}.")
         self.target = shown(url, ("http", "https"))
         self.topic = url
         self._keys = None if secret is None else keys_of(secret)
         self._encode = cloud_event.structured if mode == "structured" else cloud_event.binary
         private = _private(headers or {})
         self._taken = {name.lower() for name, _ in private}
-        self._source = source
+        self._source = check_name(source, "source")
         # Nothing here knows the publisher: what nobody uses is freed at once, and not in a forked child.
-        network = partial(Connections, timeout_seconds, tls)
-        make = partial(_Client, connections, network, private, allow_private_redirects, unavailable)
+        network = partial(Connections, check_seconds(timeout_seconds), tls)
+        most, down = check_count(connections, "connections"), check_statuses(unavailable)
+        make = partial(_Client, most, network, private, allow_private_redirects, down)
         self._client = PerProcess(make, lambda client: client.close())
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
@@ -104,7 +107,7 @@ class _Client:
         network: Callable[[], Connections],
         private: Sequence[Pair],
         allow_private: bool,
-        unavailable: Collection[int],
+        unavailable: frozenset[int],
     ) -> None:
         self._most = most
         self._free = asyncio.Semaphore(most)  # for all calls together
@@ -112,7 +115,7 @@ class _Client:
         self._private = private
         self._secrets = [word for _, value in private for word in value.decode().split()]
         self._allow_private = allow_private
-        self._unavailable = frozenset(unavailable)
+        self._unavailable = unavailable
         self._loop = LoopThread("webhook")
 
     def send(self, messages: Sequence[Message], request: Request) -> list[Result]:
@@ -183,10 +186,12 @@ class _Client:
 
 def _private(headers: Mapping[str, str]) -> list[Pair]:
     """Return the headers of every request; what is wrong with a value is said without showing it."""
-    pairs = [(b"user-agent", b"penstock")] if not any(name.lower() == "user-agent" for name in headers) else []
+    if not isinstance(headers, Mapping):
+        raise InvalidPublisher(f"headers is a mapping of names to text, not {type(headers).__name__}.")
+    pairs = [(b"user-agent", b"penstock")] if not any(str(name).lower() == "user-agent" for name in headers) else []
     for name, value in headers.items():
-        if not isinstance(name, str) or not name.isascii() or name.lower() in cloud_event.RESERVED:
-            raise InvalidPublisher(f"{name!r:.80} cannot be a header of every request.")
+        if not isinstance(name, str) or not cloud_event.is_free(name):
+            raise InvalidPublisher(f"headers has {name!r:.80}, which cannot be a header of every request.")
         if not isinstance(value, str) or not value.isprintable() or value != value.strip():
             raise InvalidPublisher(f"The value of the header {name!r:.80} is printable text without spaces around it.")
         pairs.append((name.encode(), value.encode()))

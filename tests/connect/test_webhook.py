@@ -458,6 +458,10 @@ def test_a_name_that_means_another_address_a_moment_later(
         ("8.8.8.8", True), ("2606:4700::1111", True), ("127.0.0.1", False), ("::1", False), ("fe80::1%eth0", False),
         ("::ffff:10.0.0.1", False), ("2002:7f00:1::", False), ("64:ff9b::a9fe:a9fe", False), ("100.64.0.1", False),
         ("224.0.0.1", False), ("0.0.0.0", False), ("::", False), ("fd00::1", False),
+        ("::7f00:1", False),
+        ("::ffff:0:7f00:1", False),
+        ("64:ff9b:1::a00:1", False),
+        ("fec0::1", False),
     ],
 )  # fmt: skip
 def test_which_addresses_are_public(address: str, public: bool) -> None:

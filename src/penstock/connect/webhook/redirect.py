@@ -46,7 +46,9 @@ def is_public(address: str) -> bool:
     >>> is_public("10.0.0.1"), is_public("::ffff:127.0.0.1"), is_public("64:ff9b::a00:1"), is_public("8.8.8.8")
     (False, False, False, True)
     """
-    found = ipaddress.ip_address(address.partition("%")[0])
+    found: ipaddress.IPv4Address | ipaddress.IPv6Address = ipaddress.ip_address(address.partition("%")[0])
+    if any(found in one for one in _INTERNAL):
+        return False
     if isinstance(found, ipaddress.IPv6Address) and (inner := _inner(found)) is not None:
         found = inner
     return found.is_global and not found.is_multicast
@@ -60,4 +62,7 @@ def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     return address.ipv4_mapped or address.sixtofour or (None if teredo is None else teredo[1])
 
 
+# What `is_global` calls global, and only a network itself gives a meaning: the first form of IPv4 in IPv6, its
+# translated form, the translation within a site, and the addresses of sites.
+_INTERNAL = [ipaddress.IPv6Network(one) for one in ("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "fec0::/10")]
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")

@@ -277,6 +277,7 @@ def test_headers_that_penstock_sends_are_refused_to_producers(log: penstock.Log,
         ({"publisher": Target(), "key": "nothing"}, "key is"),
         ({"publisher": Target(), "headers": ["a"]}, "headers is"),
         ({"publisher": Target(), "headers": {"Penstock-Id": "7"}}, "set by Penstock"),
+        ({"publisher": Target(), "headers": {"a\0b": "7"}}, "Headers map"),  # Kafka would send it as `a`
         ({"publisher": Target}, "is no object"),
         ({"publisher": Target(batch="many")}, "batch"),  # type: ignore[arg-type]
     ],

@@ -491,6 +491,12 @@ def test_a_header_that_http_cannot_carry_fails_its_message_alone(target: Webhook
 
 
 @pytest.mark.shows("R10")
+def test_a_content_type_that_would_arrive_changed_is_refused(target: WebhookTarget) -> None:
+    result, _ = send(target, {"content_type": "text/plain "}, mode="binary")
+    assert (result.kind, result.code, target.requests) == ("permanent", "invalid_request", [])
+
+
+@pytest.mark.shows("R10")
 @pytest.mark.parametrize(
     "url", ["ftp://a", "http://", "http://a\r\nb", "http://256.1.1.1/", "nonsense", "http://a:99999/", "http:///x"]
 )

@@ -70,7 +70,9 @@ def structured(message: Message, source: str) -> tuple[list[Pair], bytes]:
 
 
 def binary(message: Message, source: str) -> tuple[list[Pair], bytes]:
-    """Return the attributes of an event as headers, and its payload as it is."""
+    """Return the attributes of an event as headers, and its payload as it is; `ValueError` as in `own_headers`."""
+    if message.content_type != message.content_type.strip():
+        raise ValueError("the content type has spaces around it, which HTTP would take off")
     found = attributes(message, source)
     headers = [
         (f"ce-{name}".encode(), quote(value, safe=_PRINTABLE).encode())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from penstock.connect import JsonLines, Result
 from tests.support.messages import kinds, publish, trial_of
 from tests.support.running import PYTHONPATH, Running
 from tests.support.targets import in_lines
+from tests.support.waiting import wait_until
 
 OK = ("ok", "")
 
@@ -61,6 +64,30 @@ def test_a_full_disk_and_a_missing_folder_are_unavailable_and_leave_no_half_line
     assert kinds(publisher, message) == [OK]
 
 
+def _is_waited_for(inode: int) -> bool:
+    return any("->" in one and f":{inode} " in one for one in Path("/proc/locks").read_text().splitlines())
+
+
+@pytest.mark.shows("R02")
+@pytest.mark.parametrize("made", [True, False], ids=["a new file", "no file"])
+def test_a_file_that_is_rotated_while_a_writer_waits_for_it_keeps_its_lines(path: Path, made: bool) -> None:
+    publisher = JsonLines(path)
+    first, second = trial_of(publisher).message(), trial_of(publisher).message()
+    publish(publisher, first)
+    moved = path.with_suffix(".1")
+    with path.open("ab") as other, ThreadPoolExecutor() as pool:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        waiting = pool.submit(kinds, publisher, second)
+        wait_until(lambda: _is_waited_for(path.stat().st_ino), "the writer to wait for the lock")
+        path.rename(moved)
+        if made:
+            path.touch()
+        fcntl.flock(other, fcntl.LOCK_UN)
+        assert waiting.result() == [OK]
+    for file, message in ((moved, first), (path, second)):
+        assert [one.id for one in in_lines(file.read_bytes().splitlines(True))] == [message.id]
+
+
 _WRITER = """
 import sys
 from penstock.connect import JsonLines
@@ -103,6 +130,21 @@ def test_a_reader_that_went_away_is_unavailable(monkeypatch: pytest.MonkeyPatch)
         assert [kind for kind, _ in kinds(publisher, trial_of(publisher).message())] == ["unavailable"]
         monkeypatch.undo()
         os.dup2(os.open(os.devnull, os.O_WRONLY), closed.fileno())  # what it kept can be flushed now
+
+
+@pytest.mark.shows("R03")
+def test_standard_output_on_a_full_disk_is_unavailable_and_nothing_is_kept(
+    monkeypatch: pytest.MonkeyPatch, path: Path
+) -> None:
+    publisher = JsonLines("-")
+    first, second = trial_of(publisher).message(), trial_of(publisher).message()
+    with open("/dev/full", "w") as full, path.open("w") as file:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert kinds(publisher, first) == [("unavailable", "ENOSPC")]
+        os.dup2(file.fileno(), full.fileno())  # there is room again
+        assert kinds(publisher, second) == [OK]
+        monkeypatch.undo()
+    assert [one.id for one in in_lines(path.read_bytes().split())] == [second.id]
 
 
 # --- a function -------------------------------------------------------------------------------------------------------

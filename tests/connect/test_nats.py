@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,6 +66,33 @@ def test_a_subject_without_a_stream_fails_its_own_message_only(publisher: Nats, 
         OK,
     ]
     assert len(in_nats(server, "ORDERS")) == 2
+
+
+@pytest.mark.shows("R01")
+@pytest.mark.parametrize("answer", [b"pong", b'{"error"', b'[1, "error"]', b'{"stream":1,"seq":2}'])
+def test_an_answer_of_somebody_who_is_no_stream_does_not_count(
+    publisher: Nats, server: NatsServer, answer: bytes
+) -> None:
+    stored, lost = trial_of(publisher), trial_of(publisher, "services.shop")
+
+    async def serve(client: Any) -> Any:
+        async def respond(message: Any) -> None:
+            await message.respond(answer)
+
+        await client.subscribe("services.*", cb=respond)
+        await client.flush()
+        return await asyncio.to_thread(kinds, publisher, stored.message(), lost.message())
+
+    assert server.ask(serve) == [OK, ("retry", "not_stored")]
+
+
+def test_a_subject_that_would_end_the_connection_fails_its_own_message_only(publisher: Nats) -> None:
+    good, long = trial_of(publisher), trial_of(publisher, "orders." + "x" * 5_000)
+    assert kinds(publisher, good.message(), long.message(), good.message()) == [
+        OK,
+        ("permanent", "invalid_message"),
+        OK,
+    ]
 
 
 def test_a_message_too_large_for_the_server_or_its_stream_is_permanent(publisher: Nats, server: NatsServer) -> None:

@@ -276,6 +276,10 @@ def test_headers_that_penstock_sends_are_refused_to_producers(log: penstock.Log,
         ({"publisher": Target(), "topic": {"order.*": ""}}, "A topic is"),
         ({"publisher": Target(), "key": "nothing"}, "key is"),
         ({"publisher": Target(), "headers": ["a"]}, "headers is"),
+        ({"publisher": Target(), "headers": {"Penstock-Id": "7"}}, "set by Penstock"),
+        ({"publisher": Target(), "headers": {"a\0b": "7"}}, "Headers map"),  # Kafka would send it as `a`
+        ({"publisher": Target}, "is no object"),
+        ({"publisher": Target(batch="many")}, "batch"),  # type: ignore[arg-type]
     ],
 )
 def test_what_cannot_be_published_is_refused_when_it_is_declared(options: Any, says: str) -> None:

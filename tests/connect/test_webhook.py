@@ -9,6 +9,7 @@ import threading
 import time
 from asyncio import SelectorEventLoop
 from collections.abc import Iterator
+from contextlib import contextmanager
 from email.utils import formatdate
 from typing import Any
 
@@ -238,6 +239,24 @@ def test_a_kept_connection_that_is_gone_blames_nobody(target: WebhookTarget) -> 
     publisher.close()
 
 
+@pytest.mark.shows("R03")
+def test_a_message_that_ends_its_connection_is_blamed_at_its_second_attempt(target: WebhookTarget) -> None:
+    publisher = Webhook(target.url, connections=8)
+    trial = trial_of(publisher)
+    together = threading.Barrier(8)
+
+    def all_together(request: Request) -> Reply:
+        together.wait(30)
+        return Reply()
+
+    target.answer = all_together
+    assert kinds(publisher, *(trial.message() for _ in range(8))) == [OK] * 8  # so many connections are kept
+    target.answer = lambda request: Reply(cut=True)
+    found = [kinds(publisher, trial.message()) for _ in range(2)]
+    assert found == [[("unavailable", "connection_lost")], [("retry", "connection_lost")]]
+    publisher.close()
+
+
 def test_an_answer_that_does_not_come_and_one_without_an_end(target: WebhookTarget) -> None:
     never = threading.Event()
     target.answer = lambda request: Reply(hold=never) if b'"hang"' in request.body else Reply(endless=True)
@@ -275,6 +294,15 @@ def test_an_answer_that_trickles_is_not_read_for_ever() -> None:
     "answer", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\na: " + b"x" * 100_000, b"\x00" * 50, b""]
 )
 def test_an_answer_that_is_no_http_fails_that_message(answer: bytes) -> None:
+    with serving(answer) as port:
+        publisher = Webhook(f"http://127.0.0.1:{port}", timeout_seconds=5)
+        assert kinds(publisher, trial_of(publisher).message()) == [("retry", "connection_lost")]
+        publisher.close()
+
+
+@contextmanager
+def serving(answer: bytes) -> Iterator[int]:
+    """A server that answers one request with these bytes, and ends the connection."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -284,9 +312,41 @@ def test_an_answer_that_is_no_http_fails_that_message(answer: bytes) -> None:
             connection.sendall(answer)
 
     threading.Thread(target=serve, daemon=True).start()
-    publisher = Webhook(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_seconds=5)
-    assert kinds(publisher, trial_of(publisher).message()) == [("retry", "connection_lost")]
-    listener.close()
+    with listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.shows("R03")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 307 -\r\nlocation: /\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 404 -\r\n\r\nCannot POST /P4TH/hook?key=K3Y of me:P4SS, bWU6UDRTUw==, T0KEN",
+        b"HTTP/1.1 404 -\r\n\r\n" + b"-" * 198 + b"T0KEN",
+    ],
+    ids=["no http", "odd length", "odd chunk", "cut", "said again", "cut in two"],
+)
+def test_no_answer_brings_a_secret_into_an_error(answer: bytes) -> None:
+    with serving(answer) as port:
+        url = f"http://me:P4SS@127.0.0.1:{port}/P4TH/hook?key=K3Y"
+        publisher = Webhook(url, headers={"x-key": "T0KEN"}, timeout_seconds=5)
+        (result,) = publish(publisher, trial_of(publisher).message())
+        assert result.kind != "ok"
+        assert [word for word in ("P4TH", "K3Y", "P4SS", "bWU6", "T0") if word in result.message] == []
+        publisher.close()
+
+
+@pytest.mark.shows("R03")
+def test_names_that_are_not_looked_up_in_time_are_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(60) and [])
+    publisher = Webhook("http://example.com/T0KEN", timeout_seconds=0.5)
+    (result,) = publish(publisher, trial_of(publisher).message())
+    over.set()
+    assert (result.kind, result.code) == ("unavailable", "unreachable") and "T0KEN" not in result.message
     publisher.close()
 
 
@@ -307,7 +367,6 @@ def test_an_answer_that_is_no_http_fails_that_message(answer: bytes) -> None:
         "http://10.0.0.1/",
         "ftp://example.com/",
         "file:///etc/passwd",
-        "http://no-such-host.invalid/",
         "http://a b/",
         "http://user@:80/",
     ],
@@ -347,6 +406,12 @@ def test_a_redirect_within_the_same_host_is_followed_and_authorized(target: Webh
         ("/hook", "Bearer t"),
         ("/new", "Bearer t"),
     ]
+
+
+def test_a_redirect_to_a_name_that_is_unknown_now_is_tried_again(target: WebhookTarget) -> None:
+    target.answer = lambda request: Reply(307, {"Location": "http://no-such-host.invalid/"})
+    result, _ = send(target)
+    assert (result.kind, result.code) == ("unavailable", "unreachable")
 
 
 def test_redirects_without_an_end_and_other_redirects_are_not_followed(target: WebhookTarget) -> None:
@@ -393,6 +458,10 @@ def test_a_name_that_means_another_address_a_moment_later(
         ("8.8.8.8", True), ("2606:4700::1111", True), ("127.0.0.1", False), ("::1", False), ("fe80::1%eth0", False),
         ("::ffff:10.0.0.1", False), ("2002:7f00:1::", False), ("64:ff9b::a9fe:a9fe", False), ("100.64.0.1", False),
         ("224.0.0.1", False), ("0.0.0.0", False), ("::", False), ("fd00::1", False),
+        ("::7f00:1", False),
+        ("::ffff:0:7f00:1", False),
+        ("64:ff9b:1::a00:1", False),
+        ("fec0::1", False),
     ],
 )  # fmt: skip
 def test_which_addresses_are_public(address: str, public: bool) -> None:
@@ -422,7 +491,15 @@ def test_a_header_that_http_cannot_carry_fails_its_message_alone(target: Webhook
 
 
 @pytest.mark.shows("R10")
-@pytest.mark.parametrize("url", ["ftp://a", "http://", "http://a\r\nb", "nonsense", "http://a:99999/", "http:///x"])
+def test_a_content_type_that_would_arrive_changed_is_refused(target: WebhookTarget) -> None:
+    result, _ = send(target, {"content_type": "text/plain "}, mode="binary")
+    assert (result.kind, result.code, target.requests) == ("permanent", "invalid_request", [])
+
+
+@pytest.mark.shows("R10")
+@pytest.mark.parametrize(
+    "url", ["ftp://a", "http://", "http://a\r\nb", "http://256.1.1.1/", "nonsense", "http://a:99999/", "http:///x"]
+)
 def test_a_topic_that_is_no_url_fails_its_message_alone(target: WebhookTarget, url: str) -> None:
     publisher = Webhook(target.url)
     good, bad = trial_of(publisher), trial_of(publisher, url)

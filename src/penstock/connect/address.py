@@ -29,5 +29,10 @@ def shown(url: Any, schemes: Sequence[str]) -> str:
         ) from None
     if parts.scheme not in schemes or not host or " " in host:
         raise InvalidPublisher(f"The URL of the target begins with {wanted}, and names a host.")
+    if "@" in url.partition("://")[2].partition(parts.netloc)[2] and not parts.scheme.startswith("http"):
+        # What stands before a `/`, `?` or `#` in a password would be taken for a host, and shown.
+        raise InvalidPublisher(
+            "The URL of the target has an @ behind its host: a user and a password are percent-encoded."
+        )
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}" + ("" if port is None else f":{port}")

@@ -6,6 +6,7 @@ from collections.abc import Callable as Function
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.connect.target_options import check_count, check_name
 from penstock.core.signals import Permanent, RetryLater, Unavailable
 from penstock.declare.publisher import OK, Message, Result
 from penstock.declare.relay import AWAY
@@ -24,8 +25,8 @@ class Callable:
             raise InvalidPublisher(f"{function!r:.80} is not a function.")
         self._function = function
         self._single = batch is None
-        self.topic = topic
-        self.batch = 1_000 if batch is None else batch
+        self.topic = check_name(topic, "topic")
+        self.batch = 1_000 if batch is None else check_count(batch, "batch")
         self.target = getattr(function, "__qualname__", type(function).__name__)
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from penstock.connect.per_process import PerProcess
+from penstock.connect.target_options import check_driver, check_name, check_seconds
 from penstock.declare.publisher import OK, Message, Result
 from penstock.errors import InvalidPublisher
 
@@ -51,7 +52,11 @@ class Kafka:
         transactional_id: str | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        self.topic = topic
+        check_driver("confluent_kafka", "kafka")
+        if check_name(servers, "servers") is None:
+            raise InvalidPublisher("servers names the brokers: host:port, with commas between.")
+        timeout_seconds = check_seconds(timeout_seconds)
+        self.topic = check_name(topic, "topic")
         self.target = f"kafka {servers}"
         settings: dict[str, Any] = {
             "bootstrap.servers": servers,
@@ -65,10 +70,11 @@ class Kafka:
             "queue.buffering.max.messages": 0,
             "log_level": 0,  # what fails is an outcome
         }
-        if transactional_id is not None:
+        if check_name(transactional_id, "transactional_id") is not None:
             settings["transactional.id"] = transactional_id
             settings["transaction.timeout.ms"] = int(timeout_seconds * 1000)
-        settings |= config or {}
+        if config is not None:
+            settings |= _checked(config, settings)
         make = partial(_Producer, settings, timeout_seconds, transactional_id is not None)
         self._producer = PerProcess(make, lambda producer: producer.close())
 
@@ -90,6 +96,21 @@ class Kafka:
     def close(self) -> None:
         """Disconnect."""
         self._producer.drop()
+
+
+def _checked(config: Any, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings that are passed on, if librdkafka takes them; without servers it connects to nobody."""
+    from confluent_kafka import KafkaException, Producer
+
+    if not isinstance(config, Mapping):
+        raise InvalidPublisher(f"config is a mapping of names to values, not {type(config).__name__}.")
+    try:
+        Producer({**settings, **config, "bootstrap.servers": ""})
+    except KafkaException as error:
+        raise InvalidPublisher(f"librdkafka refuses its configuration: {error.args[0].str()}.") from None
+    except (TypeError, ValueError) as error:
+        raise InvalidPublisher(f"librdkafka cannot read its configuration: {error}.") from None
+    return config
 
 
 class _Producer:

@@ -14,6 +14,7 @@ import orjson
 from penstock.connect.address import shown
 from penstock.connect.loop_thread import LoopThread
 from penstock.connect.per_process import PerProcess
+from penstock.connect.target_options import check_driver, check_name, check_path, check_seconds
 from penstock.declare.publisher import OK, Message, Result
 
 _SCHEMES = ("nats", "tls", "ws", "wss")
@@ -21,6 +22,8 @@ _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FRAME = 12  # bytes around the headers of a message
 _TOO_LARGE = 10_054  # JetStream's code
 _DOWN = 503
+_ACKNOWLEDGED = b'{"stream":"'  # how the answer of a stream begins
+_LONGEST_SUBJECT = 1_000  # characters: a server ends the connection of whoever sends it a longer line than 4,096 bytes
 
 
 class Nats:
@@ -41,10 +44,12 @@ class Nats:
         timeout_seconds: float = 10.0,
         credentials: str | None = None,
     ) -> None:
-        self.topic = subject
+        check_driver("nats", "nats")
+        self.topic = check_name(subject, "subject")
+        file = None if credentials is None else check_path(credentials, "credentials")
         urls = str(url).split(",")
         self.target = ",".join(shown(one, _SCHEMES) for one in urls)
-        make = partial(_Connection, urls, timeout_seconds, credentials)
+        make = partial(_Connection, urls, check_seconds(timeout_seconds), file)
         self._connection = PerProcess(make, lambda connection: connection.close())
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
@@ -202,8 +207,10 @@ class _Headers:
         pairs = [
             ("Nats-Msg-Id", message.id),
             ("penstock-type", message.type),
-            ("penstock-content-type", message.content_type),
+            ("penstock-content-type", _checked("penstock-content-type", message.content_type)),
         ]
+        if len(message.topic) > _LONGEST_SUBJECT:
+            raise _Unsendable("invalid_message", f"a subject has at most {_LONGEST_SUBJECT:,} characters")
         if message.key is not None:
             pairs.append(("penstock-key", _checked("penstock-key", message.key)))
         for name, value in message.headers:
@@ -241,19 +248,35 @@ def _checked(name: str, value: str | bytes) -> str:
 def _stored(answer: Any) -> Result:
     """Return what the stream answered."""
     data = answer.data
-    if data and b'"error"' not in data:
-        return OK
     if not data:
         return Result.retry("no_stream", "No stream takes this subject.")
-    error = orjson.loads(data).get("error")  # a stream may have that name
-    if error is None:
+    if data.startswith(_ACKNOWLEDGED) and b'"error"' not in data:  # the common case
         return OK
+    found = _object(data)
+    error = found.get("error")  # a stream may have that name
+    if isinstance(error, dict):
+        return _failed(error)
+    if isinstance(found.get("stream"), str) and isinstance(found.get("seq"), int):
+        return OK
+    # Whoever listens on a subject may answer: that is no word of a stream that it has the message.
+    return Result.retry("not_stored", "What answered on this subject is not a stream.")
+
+
+def _failed(error: dict[str, Any]) -> Result:
     code, text = error.get("err_code"), str(error.get("description"))
     if code == _TOO_LARGE:
         return Result.permanent("message_too_large", text)
     if error.get("code") == _DOWN:
         return Result.unavailable(f"nats_{code}", text)
     return Result.retry(f"nats_{code}", text)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        found = orjson.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _refused(error: Exception) -> Result:

@@ -8,7 +8,9 @@ from typing import Any
 
 from penstock.connect.address import shown
 from penstock.connect.per_process import PerProcess
+from penstock.connect.target_options import check_count, check_driver, check_name, check_seconds
 from penstock.declare.publisher import OK, Message, Result
+from penstock.errors import InvalidPublisher
 
 HEADER = b"header:"  # begins the names of fields that are headers
 _SCHEMES = ("valkey", "valkeys", "redis", "rediss")
@@ -29,11 +31,13 @@ class Valkey:
     def __init__(
         self, url: str, *, stream: str | None = None, max_length: int | None = None, timeout_seconds: float = 10.0
     ) -> None:
-        self.topic = stream
+        check_driver("valkey", "valkey")
+        self.topic = check_name(stream, "stream")
         self.target = "a unix socket" if str(url).startswith("unix://") else shown(url, _SCHEMES)
-        self._trim = () if max_length is None else ("MAXLEN", "~", max_length)
+        self._trim = () if max_length is None else ("MAXLEN", "~", check_count(max_length, "max_length"))
+        _check_query(url)
         self._client: PerProcess[Any] = PerProcess(
-            partial(connect, url, timeout_seconds), lambda client: client.close()
+            partial(connect, url, check_seconds(timeout_seconds)), lambda client: client.close()
         )
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
@@ -45,7 +49,7 @@ class Valkey:
         failed: dict[int, Result] = {}
         try:
             connection = pool.get_connection("XADD")
-        except (valkey.ConnectionError, valkey.TimeoutError) as error:
+        except valkey.ValkeyError as error:  # of any kind: it speaks of the connection, and of no message
             return [unavailable(error)] * len(messages)
         try:  # as a pipeline of the client does it, without its work for each answer
             connection.send_packed_command(connection.pack_commands(commands))
@@ -78,6 +82,15 @@ def connect(url: str, timeout: float, **options: Any) -> Any:
     return valkey.Valkey.from_url(
         url, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0), **options
     )
+
+
+def _check_query(url: str) -> None:
+    """Check the options in a URL, which the client takes as they are and trips over when it connects."""
+    if "?" in url:
+        try:
+            connect(url, 1.0).connection_pool.make_connection()
+        except (TypeError, ValueError):
+            raise InvalidPublisher("The client of Valkey does not know an option in the query of the URL.") from None
 
 
 def fields_of(message: Message) -> list[str | bytes]:

@@ -50,9 +50,10 @@ class Relay:
     """Publishes the events of a group. Called with a list of events, like a batch handler."""
 
     def __init__(self, publisher: Publisher, topic: Any = None, key: Any = None, headers: Any = None) -> None:
-        if not callable(getattr(publisher, "publish", None)):
+        if isinstance(publisher, type) or not callable(getattr(publisher, "publish", None)):
             raise InvalidPublisher(
-                f"{publisher!r:.80} has no publish(messages). A function is wrapped: penstock.connect.Callable(fn)."
+                f"{publisher!r:.80} is no object that has publish(messages). A function is wrapped: "
+                "penstock.connect.Callable(fn)."
             )
         self.publisher = publisher
         self._topic = topic_of(topic, getattr(publisher, "topic", None))
@@ -83,7 +84,8 @@ class Relay:
     @property
     def batch(self) -> int:
         """Messages in one call."""
-        return int(getattr(self.publisher, "batch", _BATCH))
+        batch: int | None = getattr(self.publisher, "batch", None)
+        return _BATCH if batch is None else batch  # checked with the group's policy
 
     def close(self) -> None:
         """Close the connections of this process; the next call opens new ones."""

@@ -120,7 +120,9 @@ def _pairs(given: Any) -> Headers:
     made: list[tuple[str, str | bytes]] = []
     for pair in pairs:
         name, value = pair
-        if not isinstance(name, str) or not name or not isinstance(value, str | bytes):
+        if not isinstance(name, str) or not name or "\0" in name or not isinstance(value, str | bytes):
             raise InvalidPublisher(f"Headers map names to text or bytes; {name!r} does not.")
+        if name.lower().startswith("penstock-"):
+            raise InvalidPublisher(f"Headers that begin with penstock- are set by Penstock; {name!r:.80} cannot be.")
         made.append((name, value))
     return made

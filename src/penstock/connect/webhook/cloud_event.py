@@ -13,7 +13,7 @@ from penstock.connect.encoded import as_json, as_text, base64_text
 from penstock.declare.publisher import Message
 
 # What belongs to the connection or to us, and cannot be set by a producer.
-RESERVED = frozenset(
+_RESERVED = frozenset(
     [
         "connection",
         "content-length",
@@ -70,7 +70,9 @@ def structured(message: Message, source: str) -> tuple[list[Pair], bytes]:
 
 
 def binary(message: Message, source: str) -> tuple[list[Pair], bytes]:
-    """Return the attributes of an event as headers, and its payload as it is."""
+    """Return the attributes of an event as headers, and its payload as it is; `ValueError` as in `own_headers`."""
+    if message.content_type != message.content_type.strip():
+        raise ValueError("the content type has spaces around it, which HTTP would take off")
     found = attributes(message, source)
     headers = [
         (f"ce-{name}".encode(), quote(value, safe=_PRINTABLE).encode())
@@ -80,12 +82,18 @@ def binary(message: Message, source: str) -> tuple[list[Pair], bytes]:
     return [(b"content-type", message.content_type.encode()), *headers], message.payload
 
 
+def is_free(name: str) -> bool:
+    """Whether a header of this name can be sent over HTTP, and is not set by us."""
+    low = name.lower()
+    return _NAME.fullmatch(name) is not None and low not in _RESERVED and not low.startswith("ce-")
+
+
 def own_headers(message: Message) -> list[Pair]:
     """Return the headers of the message; `ValueError` if one cannot be sent over HTTP."""
     pairs = []
     for name, value in message.headers:
         low = name.lower()
-        if low in RESERVED or low.startswith("ce-"):
+        if low in _RESERVED or low.startswith("ce-"):
             raise ValueError(f"the header {name!r:.80} belongs to the connection, the signature or CloudEvents")
         if not _NAME.fullmatch(name):
             raise ValueError(f"{name!r:.80} cannot be the name of an HTTP header")

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from penstock.connect.webhook.place import Place
 
@@ -15,7 +15,7 @@ Pair = tuple[bytes, bytes]
 
 _READ = 64 * 1024  # bytes of an answer that are read
 _LARGE = 256 * 1024  # bytes of a body that is written in parts
-_SHOWN = 200  # of which this many are shown in an error
+_KEPT = 4 * 1024  # of which this many are kept for an error
 _IDLE_SECONDS = 30.0  # a connection that was not used for longer may be dead without a word
 _NOT_OURS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # headers that the client would add
 
@@ -74,13 +74,17 @@ class Connections:
             async with request as answer:
                 return await _read(answer)
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
-            raise Unreachable(str(error) or f"no connection within {self._timeout:g} s") from error
+            raise Unreachable(_why(error, place) or f"no connection within {self._timeout:g} s") from error
         except TimeoutError:
             raise
+        except aiohttp.InvalidURL as error:
+            raise ValueError(_why(error, place)) from error
         except aiohttp.ClientError as error:
             if self._session.closed:
                 raise ConnectionAbortedError("The publisher was closed.") from error
-            raise Cut(str(error) or "the connection was cut", _reused.get()) from error
+            if _reused.get():  # so that the next attempt has a new one, and tells whether the message is why
+                self._session.connector.age += 1
+            raise Cut(_why(error, place) or "the connection was cut", _reused.get()) from error
 
     async def close(self) -> None:
         """Close all connections."""
@@ -91,20 +95,28 @@ class Connections:
 def _session(timeout: float, context: ssl.SSLContext | None) -> Any:
     import aiohttp
 
-    used: WeakSet[Any] = WeakSet()
+    ages: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of connections, by what reads from them
 
     class Connector(aiohttp.TCPConnector):
         """Notes for each request whether its connection is new; the client's tracing would tell, too, but is slow."""
 
+        age = 0  # grows when a kept connection turned out to be gone: older ones are not used again
+
         async def connect(self, *given: Any, **options: Any) -> aiohttp.connector.Connection:
-            connection = await super().connect(*given, **options)
-            _reused.set(connection.protocol in used)
-            used.add(connection.protocol)
+            while True:
+                connection = await super().connect(*given, **options)
+                age = ages.get(connection.protocol)
+                if age is None or age == self.age:
+                    break
+                connection.close()
+            ages[connection.protocol] = self.age
+            _reused.set(age is not None)
             return connection
 
     return aiohttp.ClientSession(
         connector=Connector(limit=0, ssl=context or True, keepalive_timeout=_IDLE_SECONDS),
-        timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=0.9 * timeout),  # so that a connection fails as such
+        # A connection that cannot be made fails as such: name, addresses and handshake take less than the whole time.
+        timeout=aiohttp.ClientTimeout(total=timeout, connect=0.9 * timeout),
         cookie_jar=aiohttp.DummyCookieJar(),
         skip_auto_headers=_NOT_OURS,
         auto_decompress=False,
@@ -121,12 +133,18 @@ def _headers(place: Place, headers: Sequence[Pair]) -> Any:
     return CIMultiDict(made)
 
 
+def _why(error: Exception, place: Place) -> str:
+    """Return what went wrong without the URL, which may have a token in it; the client likes to show it."""
+    text = str(getattr(error, "message", "") or error)
+    return text.replace(str(place.connected_to), place.host)
+
+
 async def _read(answer: Any) -> Answer:
     """Read an answer, but not one without an end; the text of a success does not matter."""
     text = b""
     left = _READ
     while left > 0 and (chunk := await answer.content.read(left)):
-        text = (text + chunk)[:_SHOWN]
+        text = (text + chunk)[:_KEPT]
         left -= len(chunk)
     if left <= 0:
         answer.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from functools import lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 _SAFE = "/%:@!$&'()*+,;=~-._?"
 
@@ -36,6 +36,16 @@ class Place(NamedTuple):
         """The host as it stands in a request."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return (host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}").encode()
+
+    @property
+    def secrets(self) -> list[str]:
+        """What nobody should read in an error, though a server may say it again."""
+        path, _, query = self.target.partition("?")
+        found = [self.target, path, query, *(value for _, value in parse_qsl(query))]
+        if self.authorization is not None:
+            parts = urlsplit(self.url)
+            found += [self.authorization.partition(" ")[2], unquote(parts.password or parts.username or "")]
+        return found
 
     @staticmethod
     @lru_cache(maxsize=1_024)

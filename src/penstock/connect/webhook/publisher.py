@@ -11,6 +11,7 @@ from functools import partial
 from penstock.connect.address import shown
 from penstock.connect.loop_thread import LoopThread
 from penstock.connect.per_process import PerProcess
+from penstock.connect.target_options import check_count, check_driver, check_name, check_seconds, check_statuses
 from penstock.connect.webhook import cloud_event
 from penstock.connect.webhook.answer import UNAVAILABLE, result_of
 from penstock.connect.webhook.cloud_event import Pair
@@ -22,6 +23,8 @@ from penstock.declare.publisher import OK, Message, Result
 from penstock.errors import InvalidPublisher
 
 _REDIRECTS = 3
+_SHOWN = 200  # characters of an answer, in an error
+_SHORTEST = 4  # characters of what is hidden there: less is no secret, and is in every text
 _SAME_METHOD = (307, 308)
 _PERSONAL = frozenset([b"authorization", b"cookie", b"proxy-authorization"])  # for one host only, whoever set them
 
@@ -55,18 +58,20 @@ class Webhook:
     ) -> None:
         if mode not in ("structured", "binary"):
             raise InvalidPublisher(f'mode is "structured" or "binary", not {mode!r}.')
-        if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
-            raise InvalidPublisher(f"connections is a number of at least 1, not {connections!r:.80}.")
+        check_driver("aiohttp", "webhook")
+        if tls is not None and not isinstance(tls, ssl.SSLContext):
+            raise InvalidPublisher(f"tls is an ssl.SSLContext, not {type(tls).__name__}.")
         self.target = shown(url, ("http", "https"))
         self.topic = url
         self._keys = None if secret is None else keys_of(secret)
         self._encode = cloud_event.structured if mode == "structured" else cloud_event.binary
         private = _private(headers or {})
         self._taken = {name.lower() for name, _ in private}
-        self._source = source
+        self._source = check_name(source, "source")
         # Nothing here knows the publisher: what nobody uses is freed at once, and not in a forked child.
-        network = partial(Connections, timeout_seconds, tls)
-        make = partial(_Client, connections, network, private, allow_private_redirects, unavailable)
+        network = partial(Connections, check_seconds(timeout_seconds), tls)
+        most, down = check_count(connections, "connections"), check_statuses(unavailable)
+        make = partial(_Client, most, network, private, allow_private_redirects, down)
         self._client = PerProcess(make, lambda client: client.close())
 
     def publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
@@ -102,14 +107,15 @@ class _Client:
         network: Callable[[], Connections],
         private: Sequence[Pair],
         allow_private: bool,
-        unavailable: Collection[int],
+        unavailable: frozenset[int],
     ) -> None:
         self._most = most
         self._free = asyncio.Semaphore(most)  # for all calls together
         self._connections = network()
         self._private = private
+        self._secrets = [word for _, value in private for word in value.decode().split()]
         self._allow_private = allow_private
-        self._unavailable = frozenset(unavailable)
+        self._unavailable = unavailable
         self._loop = LoopThread("webhook")
 
     def send(self, messages: Sequence[Message], request: Request) -> list[Result]:
@@ -157,7 +163,7 @@ class _Client:
             answer = await self._connections.post(place, sent, body)
             location = answer.headers.get(b"location")
             if answer.status not in _SAME_METHOD or location is None:
-                return self._result(answer)
+                return self._result(answer, first)
             place = await follow(place, location.decode("latin-1"), allow_private=self._allow_private)
         raise Refused(f"more than {_REDIRECTS} redirects")
 
@@ -166,11 +172,10 @@ class _Client:
             return [*headers, *self._private]
         return [*_impersonal(headers), *self._private, (b"authorization", first.authorization.encode())]
 
-    def _result(self, answer: Answer) -> Result:
+    def _result(self, answer: Answer, first: Place) -> Result:
         after = answer.headers.get(b"retry-after")
-        return result_of(
-            answer.status, None if after is None else after.decode("latin-1"), answer.text, self._unavailable
-        )
+        text = answer.text and _hidden(answer.text, [*first.secrets, *self._secrets])[:_SHOWN]
+        return result_of(answer.status, None if after is None else after.decode("latin-1"), text, self._unavailable)
 
     def close(self) -> None:
         try:
@@ -181,10 +186,12 @@ class _Client:
 
 def _private(headers: Mapping[str, str]) -> list[Pair]:
     """Return the headers of every request; what is wrong with a value is said without showing it."""
-    pairs = [(b"user-agent", b"penstock")] if not any(name.lower() == "user-agent" for name in headers) else []
+    if not isinstance(headers, Mapping):
+        raise InvalidPublisher(f"headers is a mapping of names to text, not {type(headers).__name__}.")
+    pairs = [(b"user-agent", b"penstock")] if not any(str(name).lower() == "user-agent" for name in headers) else []
     for name, value in headers.items():
-        if not isinstance(name, str) or not name.isascii() or name.lower() in cloud_event.RESERVED:
-            raise InvalidPublisher(f"{name!r:.80} cannot be a header of every request.")
+        if not isinstance(name, str) or not cloud_event.is_free(name):
+            raise InvalidPublisher(f"headers has {name!r:.80}, which cannot be a header of every request.")
         if not isinstance(value, str) or not value.isprintable() or value != value.strip():
             raise InvalidPublisher(f"The value of the header {name!r:.80} is printable text without spaces around it.")
         pairs.append((name.encode(), value.encode()))
@@ -193,3 +200,11 @@ def _private(headers: Mapping[str, str]) -> list[Pair]:
 
 def _impersonal(headers: Sequence[Pair]) -> list[Pair]:
     return [pair for pair in headers if pair[0].lower() not in _PERSONAL]
+
+
+def _hidden(text: str, secrets: Sequence[str]) -> str:
+    """Return an answer without our own secrets: servers say paths and tokens again that they do not know."""
+    for one in sorted(set(secrets), key=len, reverse=True):
+        if len(one) >= _SHORTEST:
+            text = text.replace(one, "***")
+    return text

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import orjson
 
 from penstock.connect.entry_fields import with_headers
-from penstock.connect.source_options import check_positive, check_text_option
+from penstock.connect.source_options import check_positive, check_source_name, check_text_option
 from penstock.core import codec
 from penstock.core.entry import Entry
 from penstock.core.event import check_name
@@ -41,14 +41,14 @@ class Files:
         name: str | None = None,
         poll_seconds: float = 5.0,
     ) -> None:
-        self.path = check_text_option(os.fspath(path), "path")
+        self.path = check_text_option(os.fspath(path) if isinstance(path, os.PathLike) else path, "path")
         if _PASSWORD.match(self.path):
             raise InvalidSource("The path has a password in it: give it to Spark, in the settings of the file system.")
         self.kind = kind or KINDS.get(os.path.splitext(self.path.rstrip("*/"))[1].lower(), "")
         if self.kind not in KINDS.values():
             raise InvalidSource(f'kind is "jsonl", "csv" or "parquet", not {kind!r}; {self.path!r:.80} does not tell.')
         self.poll_seconds = check_positive(poll_seconds, "poll_seconds", 86_400)
-        self.name = name or f"files {self.path}"
+        self.name = check_source_name(name) or f"files {self.path}"
         self._type = check_name(type if type is not None else "file.row", "type")
 
     def __repr__(self) -> str:

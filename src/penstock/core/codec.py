@@ -155,7 +155,10 @@ def decode_pairs(pairs: Any) -> list[tuple[str, str | bytes]]:
 
 def error_text(error: Any) -> str:
     """Return the text of an error in a form that any database can store, cut at the limit."""
-    text = plain(error if isinstance(error, str) else str(error)) or type(error).__name__
+    try:
+        text = plain(error if isinstance(error, str) else str(error)) or type(error).__name__
+    except BaseException:  # a user's class may raise anything
+        text = type(error).__name__
     if text.isascii() and len(text) <= ERROR_BYTES and "\x00" not in text:  # the common case
         return text
     cleaned = text.replace("\x00", "\\0").encode("utf-8", "backslashreplace")

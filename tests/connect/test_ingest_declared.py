@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.connect import KafkaTopic, ValkeyStream
+from penstock.connect import Files, KafkaTopic, ValkeyStream
 from penstock.core import entry_ids
 from penstock.core.entry_ids import EntryId
 
@@ -32,6 +32,18 @@ URL = "valkey://me:s3cret-word@here:6380/2"
         (lambda app: app.ingest(ValkeyStream(URL, "s", start="middle"), into="a"), "start"),
         (lambda app: app.ingest(KafkaTopic("here:9092", "t", batch=0), into="a"), "batch"),
         (lambda app: app.ingest(KafkaTopic("here:9092", "^t.*"), into="a"), "pattern"),
+        (
+            lambda app: app.ingest(ValkeyStream("valkey://:12/s3cret-word@here:6379/0", "s"), into="a"),
+            "percent-encoded",
+        ),
+        (lambda app: app.ingest(ValkeyStream("valkey://here/cache", "s"), into="a"), "a number"),
+        (lambda app: app.ingest(ValkeyStream(URL, "s", batch=0.5), into="a"), "batch"),  # type: ignore[arg-type]
+        (lambda app: app.ingest(KafkaTopic("here:9092", "t", batch=1.5), into="a"), "batch"),  # type: ignore[arg-type]
+        (lambda app: app.ingest(ValkeyStream(URL, "s", name=5), into="a"), "name"),  # type: ignore[arg-type]
+        (lambda app: app.ingest(KafkaTopic("here:9092", "t", name="a\0b"), into="a"), "name"),
+        (lambda app: app.ingest(KafkaTopic("here:9092", "t", config=["a"]), into="a"), "config"),  # type: ignore[arg-type]
+        (lambda app: app.ingest(Files(5, kind="csv"), into="a"), "path"),  # type: ignore[arg-type]
+        (lambda app: app.ingest(Files("in", kind="csv", name=""), into="a"), "name"),
     ],
 )
 def test_what_cannot_be_ingested_is_refused_when_it_is_declared(declare: Any, says: str) -> None:
@@ -54,6 +66,15 @@ def test_a_source_is_ingested_once() -> None:
     app.ingest(ValkeyStream(URL, "s", group="another"), into="b")
     with pytest.raises(penstock.PolicyConflict):
         app.ingest(ValkeyStream(URL, "s"), into="c")
+
+
+def test_databases_of_one_server_are_several_sources() -> None:
+    """Entries of one would be taken for entries of the other, and never be stored."""
+    urls = ("valkey://here", "valkey://here?db=1", "valkey://here/1?db=2", "unix:///a.sock", "unix:///a.sock?db=1")
+    names = [ValkeyStream(url, "s").source.split(":", 1)[1] for url in urls]
+    assert names == [
+        f"{one}:s:penstock" for one in ("here:6379/0", "here:6379/1", "here:6379/2", "/a.sock", "/a.sock/1")
+    ]
 
 
 @pytest.mark.parametrize(

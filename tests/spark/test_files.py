@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from base64 import b64decode
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,13 @@ import pytest
 
 import penstock
 from penstock.connect import Files, JsonLines
+from penstock.connect.entry_fields import with_headers
 from penstock.core.entry import Entry
 from penstock.declare.ingest import Ingest
 from penstock.engine.ingest.engine import IngestEngine
 from penstock.log import files as log_files
 from penstock.spark.files import on_spark
+from tests.support.local_engine import run_local_until_drained
 from tests.support.raw_sql import raw
 from tests.support.waiting import wait_until
 
@@ -127,8 +131,6 @@ def test_what_json_lines_wrote_becomes_the_same_events(spark: Any, postgres_log:
     log.append("orders", b"\x00", type="order.picture", content_type="image/png")
     app = penstock.App(name="shop")
     app.publish("orders", group="g", publisher=JsonLines(tmp_path / "out.jsonl"))
-    from tests.support.local_engine import run_local_until_drained
-
     run_local_until_drained(log, *app.subscriptions)
     copied = penstock.open(f"sqlite:///{tmp_path}/copy.db")
     with copied:
@@ -138,6 +140,93 @@ def test_what_json_lines_wrote_becomes_the_same_events(spark: Any, postgres_log:
             [[getattr(one, name) for name in names] for one in some.read("orders")] for some in (log, copied)
         )
     assert copy == original
+
+
+def test_a_name_is_no_pattern(spark: Any, postgres_log: penstock.Log, tmp_path: Path) -> None:
+    """Spark would read `a1.jsonl` twice, and `a[1].jsonl` never."""
+    names = ["a[1].jsonl", "a1.jsonl", "a*.jsonl", "b{1,2}.jsonl", "c?.jsonl", "d\\e.jsonl", "a b%20ü#\n.jsonl"]
+    for n, name in enumerate(names):
+        lines(tmp_path, name, range(n, n + 1))
+    assert ingested(spark, postgres_log, Files(tmp_path, kind="jsonl"))["stored"] == len(names)
+    assert numbers(postgres_log) == [*range(len(names))]
+
+
+@pytest.mark.shows("R12")
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+def test_a_row_with_the_id_of_another_event_is_rejected_and_no_other(
+    spark: Any, postgres_log: penstock.Log, tmp_path: Path, store: str
+) -> None:
+    """Of an event in another stream, or of a row that says something else."""
+    taken, twice, whole = (str(penstock.event_id(name)) for name in ("taken", "twice", "whole"))
+    rows = [(taken, 1), (twice, 2), (twice, 3), (twice, 2), (whole, 4)]
+    own = {"type": "t", "stream": "x", "offset": 1, "content_type": "application/json"}
+    text = b"".join(orjson.dumps({"id": given, **own, "payload": {"n": n}}) + b"\n" for given, n in rows)
+    (tmp_path / "a.jsonl").write_bytes(text)
+    log = postgres_log if store == "postgresql" else penstock.open(f"sqlite:///{tmp_path}/log.db")
+    log.append("other", {}, type="t", event_id=taken)
+    counts = ingested(spark, log, Files(tmp_path / "*.jsonl"))
+    assert counts["rejected"] == 2 and numbers(log) == [2, 4]
+    told = [event.json() for event in log.read("clicks.rejected")]
+    assert [(one["code"], one["position"][-3:]) for one in told] == [
+        ("duplicate_mismatch", "0+0"),
+        ("duplicate_mismatch", "0+2"),
+    ]
+    if store == "sqlite":
+        log.close()
+
+
+def test_the_same_file_may_go_into_two_streams(spark: Any, postgres_log: penstock.Log, tmp_path: Path) -> None:
+    lines(tmp_path, "a.jsonl", range(3))
+    for into in ("one", "two"):
+        ingested(spark, postgres_log, Files(tmp_path, kind="jsonl"), into=into)
+        assert numbers(postgres_log, into) == [0, 1, 2]
+
+
+def test_files_of_one_job_keep_their_own_columns(spark: Any, postgres_log: penstock.Log, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a[1].parquet")
+    pq.write_table(pa.table({"n": [2], "a.b`c": ["kept"]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"n": ["another type"]}), tmp_path / "c.parquet")
+    moment = datetime(2024, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
+    pq.write_table(pa.table({"at": pa.array([moment], pa.timestamp("us", "UTC"))}), tmp_path / "d.parquet")
+    ingested(spark, postgres_log, Files(tmp_path, kind="parquet"))
+    assert sorted(event.payload for event in postgres_log.read("clicks")) == [
+        b'{"at":"2024-01-02T03:04:05.678901Z"}',
+        b'{"n":"another type"}',
+        b'{"n":1}',
+        b'{"n":2,"a.b`c":"kept"}',
+    ]
+
+
+@pytest.mark.shows("R12")
+def test_csv_is_read_as_rfc_4180_says_and_rows_that_do_not_fit_are_rejected(
+    spark: Any, postgres_log: penstock.Log, tmp_path: Path
+) -> None:
+    text = 'n,name\n1,"he said ""hi"""\n2,"two\nlines"\n3,back\\slash\n4,one,too many\n5\n6,"a\\"\n'
+    (tmp_path / "a[1].csv").write_text(text)
+    (tmp_path / "empty.csv").touch()
+    counts = ingested(spark, postgres_log, Files(tmp_path, kind="csv"))
+    assert (counts["stored"], counts["rejected"]) == (4, 2)
+    assert [event.json()["name"] for event in postgres_log.read("clicks")] == [
+        *('he said "hi"', "two\nlines", "back\\slash", "a\\")
+    ]
+    told = [event.json() for event in postgres_log.read("clicks.rejected")]
+    assert [b64decode(one["value"]) for one in told] == [b"4,one,too many", b"5"]
+    assert {one["reason"] for one in told} == {"the row does not have as many values as the header."}
+
+
+@pytest.mark.shows("R08")
+def test_long_numbers_and_repeated_headers_of_json_lines_come_back(postgres_log: penstock.Log, tmp_path: Path) -> None:
+    log, body = postgres_log, b'{"n": 123456789012345678901234567890, "pi": 3.14159265358979323846}'
+    pairs: list[tuple[str, str | bytes]] = [("a", "1"), ("a", "2"), ("b", b"\xff")]
+    log.append_many(
+        "orders", [{"payload": body, "content_type": "application/json", "type": "t", **with_headers(pairs)}]
+    )
+    app = penstock.App(name="shop")
+    app.publish("orders", group="g", publisher=JsonLines(tmp_path / "out.jsonl"))
+    run_local_until_drained(log, *app.subscriptions)
+    fields = Files("x.jsonl").fields_of(Entry("here", value=(tmp_path / "out.jsonl").read_bytes()))
+    assert fields["payload"] == body and fields["headers"]["a"] == "2"
+    assert fields["metadata"] == with_headers(pairs)["metadata"]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -226,6 +315,13 @@ def test_a_file_that_cannot_be_read_stops_nobody_for_good(
     finally:
         engine.stop()
         engine.wait(PATIENCE_SECONDS)
+
+
+def test_a_password_in_a_path_is_refused_and_not_told() -> None:
+    with pytest.raises(penstock.InvalidInput, match="password") as refused:
+        Files("s3a://key:s3cret-word@lake/*.jsonl")
+    assert "s3cret-word" not in str(refused.value)
+    assert Files("abfss://box@account.example/*.jsonl").kind == "jsonl"
 
 
 @pytest.mark.parametrize("given", [{"path": "in"}, {"path": "in", "kind": "xml"}, {"path": "", "kind": "csv"}])

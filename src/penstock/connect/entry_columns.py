@@ -6,7 +6,7 @@ whole batch go the other way; so nothing is decided here that is not decided the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -32,9 +32,8 @@ def number_of(ms: int, n: int) -> int | None:
     return ms << _SEQUENCE_BITS | n if ms < _TIMES and n < _SEQUENCES else None
 
 
-def of_messages(source: str, default_type: str) -> _Columns:
-    """Return what makes events of Kafka messages."""
-    firsts: dict[tuple[str, int], int] = {}
+def of_messages(first_ids: Mapping[int, int], default_type: str) -> _Columns:
+    """Return what makes events of Kafka messages; `first_ids` are those of their partitions."""
 
     @_unless_odd
     def columns(into: str, messages: Sequence[Any]) -> EventColumns | None:
@@ -42,11 +41,7 @@ def of_messages(source: str, default_type: str) -> _Columns:
         for message in messages:
             if message.headers():
                 return None
-            part = (message.topic(), message.partition())
-            first = firsts.get(part)
-            if first is None:
-                first = firsts[part] = first_id_of(source, "{}/{}".format(*part))
-            ids.append(first + message.offset())
+            ids.append(first_ids[message.partition()] + message.offset())
             body = message.value()
             bodies.append(NULL if body is None else body)
             keys.append(message.key() or None)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import orjson
 
-from penstock.connect.source_options import check_positive, check_text_option
+from penstock.connect.entry_fields import with_headers
+from penstock.connect.source_options import check_positive, check_source_name, check_text_option
 from penstock.core import codec
 from penstock.core.entry import Entry
 from penstock.core.event import check_name
 from penstock.errors import InvalidSource
 
 KINDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".parquet": "parquet"}
+_PASSWORD = re.compile(r"[^/]*://[^/]*:[^/]*@")
 _OURS = ("id", "type", "stream", "offset", "content_type")  # what every line of `JsonLines` has
 
 
@@ -38,12 +41,14 @@ class Files:
         name: str | None = None,
         poll_seconds: float = 5.0,
     ) -> None:
-        self.path = check_text_option(os.fspath(path), "path")
+        self.path = check_text_option(os.fspath(path) if isinstance(path, os.PathLike) else path, "path")
+        if _PASSWORD.match(self.path):
+            raise InvalidSource("The path has a password in it: give it to Spark, in the settings of the file system.")
         self.kind = kind or KINDS.get(os.path.splitext(self.path.rstrip("*/"))[1].lower(), "")
         if self.kind not in KINDS.values():
             raise InvalidSource(f'kind is "jsonl", "csv" or "parquet", not {kind!r}; {self.path!r:.80} does not tell.')
         self.poll_seconds = check_positive(poll_seconds, "poll_seconds", 86_400)
-        self.name = name or f"files {self.path}"
+        self.name = check_source_name(name) or f"files {self.path}"
         self._type = check_name(type if type is not None else "file.row", "type")
 
     def __repr__(self) -> str:
@@ -58,18 +63,36 @@ class Files:
         assert entry.value is not None, "a row has a value"
         row = orjson.loads(entry.value)  # what is no JSON is rejected
         if isinstance(row, dict) and all(name in row for name in _OURS):
-            return _event_of(row)
+            return _event_of(row, entry.value)
         return {"payload": entry.value, "content_type": codec.JSON, "type": self._type}
 
 
-def _event_of(row: dict[str, Any]) -> dict[str, Any]:
+def _event_of(row: dict[str, Any], line: bytes) -> dict[str, Any]:
     """Return the event that a line of `JsonLines` was written of."""
-    body = orjson.dumps(row["payload"]) if "payload" in row else b64decode(row["payload_base64"], validate=True)
+    body = _body_in(line, row) if "payload" in row else b64decode(row["payload_base64"], validate=True)
     return {
         "payload": body,
         "content_type": row["content_type"],
         "type": row["type"],
         "event_id": row["id"],
         "ordering_key": row.get("key"),
-        "headers": {name: value for name, value in (row.get("headers") or {}).items() if isinstance(value, str)},
+        **with_headers([*_headers(row.get("headers") or {})]),
     }
+
+
+def _body_in(line: bytes, row: dict[str, Any]) -> bytes:
+    """Return the payload as it stands at the end of a line: decoding would round long numbers."""
+    _, found, after = line.partition(b'"content_type":' + orjson.dumps(row["content_type"]) + b',"payload":')
+    body = after.rstrip()[:-1]
+    try:
+        exact = bool(found) and orjson.loads(body) == row["payload"]
+    except ValueError:
+        exact = False
+    return body if exact else orjson.dumps(row["payload"])
+
+
+def _headers(given: Mapping[str, Any]) -> Iterator[tuple[str, str | bytes]]:
+    """Yield the pairs that `JsonLines` wrote: a name that occurs twice has a list, and bytes are in base64."""
+    for name, values in given.items():
+        for value in values if isinstance(values, list) else [values]:
+            yield name, b64decode(value["base64"], validate=True) if isinstance(value, dict) else value

@@ -33,13 +33,13 @@ class KafkaReader:
         self._ingests = ingests
         self._positions: dict[int, int] = {}  # of the partitions that are ours: read up to there
         self._ends: dict[int, int] = {}  # where a partition had nothing more
+        self._first_ids: dict[int, int] = {}  # of the events of a partition: see `first_id_of`
         self._joined = False
         self._trouble: Exception | None = None  # in a callback
         self._brokers_down = False
         self._consumer = self._connect(config)
         try:
             self.source = options.given_name or f"kafka:{self._cluster()}:{options.topic}:{options.group}"
-            self._columns = of_messages(self.source, options.type)
             callbacks = {"on_assign": self._assigned, "on_revoke": self._revoked, "on_lost": self._revoked}
             self._consumer.subscribe([options.topic], **callbacks)
         except BaseException:
@@ -129,6 +129,13 @@ class KafkaReader:
                 )
         self._positions = {number: stored[str(number)] for number in numbers}
         topic = self._options.topic
+        # With the time: a topic that was made anew has other messages with the same offsets.
+        began = self._ingests.beginnings(self.source)
+        for number in numbers:
+            if str(number) not in began:
+                raise SourceUnavailable(f"{self._options.name}: the position of partition {number} was just removed.")
+            part = f"{topic}/{number}@{began[str(number)].isoformat()}"
+            self._first_ids[number] = first_id_of(self.source, part)
         with self._asking():
             self._consumer.assign([TopicPartition(topic, one, at) for one, at in self._positions.items()])
 
@@ -170,10 +177,11 @@ class KafkaReader:
             self._positions[int(move.part)] = move.position
             if self._ends.get(int(move.part), move.position) != move.position:
                 del self._ends[int(move.part)]
-        return SourceBatch(RawEntries(messages, self._entry, self._columns), moves)
+        columns = of_messages({**self._first_ids}, self._options.type)
+        return SourceBatch(RawEntries(messages, self._entry, columns), moves)
 
     def _entry(self, message: Any) -> Entry:
-        part, offset = f"{message.topic()}/{message.partition()}", message.offset()
+        number, offset = message.partition(), message.offset()
         headers: Sequence[tuple[str, str | bytes]] = ()
         error = None
         try:
@@ -181,13 +189,13 @@ class KafkaReader:
         except UnicodeDecodeError as failed:  # names are bytes to the broker
             error = failed
         return Entry(
-            f"{part}:{offset}",
+            f"{message.topic()}/{number}:{offset}",
             message.key(),
             message.value(),
             headers,
             timestamp=_time(*message.timestamp()),
             error=error,
-            event_id=uuid.UUID(int=first_id_of(self.source, part) + offset),
+            event_id=uuid.UUID(int=self._first_ids[number] + offset),
         )
 
     def _check_trouble(self) -> None:

@@ -7,7 +7,14 @@ from typing import Any, NoReturn
 
 from penstock.connect import entry_fields
 from penstock.connect.kafka_reader import KafkaReader
-from penstock.connect.source_options import check_positive, check_start, check_text_option, default_type
+from penstock.connect.source_options import (
+    check_count,
+    check_positive,
+    check_source_name,
+    check_start,
+    check_text_option,
+    default_type,
+)
 from penstock.core import limits
 from penstock.core.entry import Entry
 from penstock.errors import InvalidSource
@@ -44,11 +51,13 @@ class KafkaTopic:
             raise InvalidSource("A source is one topic, not a pattern.")
         self.group = check_text_option(group, "group")
         self.start = check_start(start)
-        self.batch = int(check_positive(batch, "batch", limits.INGEST_BATCH))
+        self.batch = check_count(batch, "batch", limits.INGEST_BATCH)
         self.timeout_seconds = check_positive(timeout_seconds, "timeout_seconds", 3_600)
-        self.given_name = name
+        self.given_name = name = check_source_name(name)
         self.name = name or f"kafka {servers} {topic}/{group}"
         self.type = default_type(type, topic)
+        if not isinstance(config, Mapping | None) or not all(isinstance(one, str) for one in config or ()):
+            raise InvalidSource("config is a mapping of librdkafka's settings, whose names are text.")
         self._config = dict(config or {})
         if "cooperative" in str(self._config.get("partition.assignment.strategy")):
             raise InvalidSource("Partitions are assigned as a whole: leave out the cooperative strategy.")

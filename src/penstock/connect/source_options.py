@@ -23,6 +23,18 @@ def check_positive(value: Any, what: str, most: float) -> float:
     return value
 
 
+def check_count(value: Any, what: str, most: int) -> int:
+    """Return a whole number from 1 up to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InvalidSource(f"{what} is a whole number above 0, at most {most:,}, not {value!r:.60}.")
+    return value
+
+
+def check_source_name(value: Any) -> str | None:
+    """Return what the log should know a source by; None if it was not given."""
+    return None if value is None else check_text_option(value, "name")
+
+
 def check_start(value: Any) -> str:
     """Return where a new source begins."""
     if value not in ("beginning", "end"):

@@ -5,10 +5,17 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from penstock.connect import entry_fields
-from penstock.connect.source_options import check_positive, check_start, check_text_option, default_type
+from penstock.connect.source_options import (
+    check_count,
+    check_positive,
+    check_source_name,
+    check_start,
+    check_text_option,
+    default_type,
+)
 from penstock.connect.valkey_reader import ValkeyReader
 from penstock.core import limits
 from penstock.core.entry import Entry
@@ -48,10 +55,11 @@ class ValkeyStream:
         self.min_idle_seconds = check_positive(min_idle_seconds, "min_idle_seconds", limits.LEASE_SECONDS_MOST)
         self.remember_days = check_positive(remember_days, "remember_days", limits.REMEMBER_DAYS_MOST)
         self.timeout_seconds = check_positive(timeout_seconds, "timeout_seconds", 3_600)
-        self.batch = int(check_positive(batch, "batch", limits.INGEST_BATCH))
+        self.batch = check_count(batch, "batch", limits.INGEST_BATCH)
         self.start = check_start(start)
         self.type = default_type(type, stream)
         self._url = url
+        name = check_source_name(name)
         self.source = name or f"valkey:{_place(url)}:{stream}:{group}"
         self.name = name or f"valkey {_place(url)} {stream}/{group}"
 
@@ -80,5 +88,17 @@ def _place(url: str) -> str:
     if parts is None or parts.scheme not in ("valkey", "valkeys", "redis", "rediss", "unix"):
         raise InvalidSource("The URL of a Valkey server is valkey://host:port/database, valkeys://… or unix://path.")
     if parts.scheme == "unix":
-        return parts.path
-    return f"{parts.hostname or 'localhost'}:{port or 6379}/{parts.path.strip('/') or 0}"
+        database = _database(parts.query, "")
+        return parts.path if database == "0" else f"{parts.path}/{database}"
+    return f"{parts.hostname or 'localhost'}:{port or 6379}/{_database(parts.query, parts.path)}"
+
+
+def _database(query: str, path: str) -> str:
+    """Return the number of the database that the client would choose; anything else may be a piece of a password."""
+    found = parse_qs(query).get("db", [path.strip("/") or "0"])[0]
+    if not (found.isascii() and found.isdigit()):
+        raise InvalidSource(
+            "The database of a Valkey server is a number: valkey://host:port/0. A user and a password in the URL are "
+            "percent-encoded."
+        )
+    return str(int(found))

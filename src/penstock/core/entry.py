@@ -14,6 +14,7 @@ import orjson
 from penstock.core import codec
 from penstock.core.event import NewEvent, new_event
 from penstock.core.limits import REJECTED_BYTES
+from penstock.errors import PenstockError
 
 Headers = Sequence[tuple[str, str | bytes]]
 
@@ -77,7 +78,7 @@ def rejected_event(into: str, source: str, entry: Entry, error: BaseException) -
         "source": source,
         "position": entry.position,
         "code": codec.error_code(error),
-        "reason": codec.error_text(getattr(error, "message", None) or error),
+        "reason": codec.error_text(error.message if isinstance(error, PenstockError) else error),
         "key": room.put(entry.key),
         "headers": room.pairs((name.encode("utf-8", "replace"), _bytes(value)) for name, value in entry.headers),
         "fields": room.pairs(entry.fields),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.errors import DuplicateMismatch
 from penstock.log import staging
 from penstock.log.staging import Staged
 from penstock.log.transact import look, transact
@@ -25,7 +26,10 @@ def new_files(store: Store, into: str, names: Sequence[str]) -> list[str]:
 
 
 def append_files(store: Store, into: str, names: Sequence[str], named: Sequence[Staged]) -> bool:
-    """Append what was staged of these files, and record them, in one transaction; False if one was recorded before."""
+    """Append what was staged of these files, and record them, in one transaction.
+
+    False if one was recorded before, or if an event's id is taken by another: `refused_rows` tells which.
+    """
     counting = [one for one in named if one.events]
 
     def work(tx: Transaction) -> None:
@@ -38,6 +42,17 @@ def append_files(store: Store, into: str, names: Sequence[str], named: Sequence[
 
     try:
         transact(store, work)
-    except _Taken:
+    except (_Taken, DuplicateMismatch):
         return False
     return True
+
+
+def refused_rows(store: Store, named: Sequence[Staged]) -> frozenset[int]:
+    """Return what those staged events were made of whose ids are taken by other events, staged or stored before."""
+    attempts = [one.attempt for one in named if one.events]
+
+    def work(tx: Transaction) -> frozenset[int]:
+        found = (*tx.rows("stage.taken_by", attempts=attempts), *tx.rows("stage.taken_twice", attempts=attempts))
+        return frozenset(row.source_offset for row in found)
+
+    return look(store, work) if attempts else frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from penstock.core import limits
@@ -36,6 +36,11 @@ class Ingests:
     def positions(self, source: str) -> dict[str, int]:
         """Return the next position to read of every part that has been begun."""
         return look(self._store, lambda tx: _positions(tx, source))
+
+    def beginnings(self, source: str) -> dict[str, datetime]:
+        """Return when the parts of a source were begun: one whose row was removed has begun anew."""
+        rows: list[IngestPosition] = look(self._store, lambda tx: tx.rows("ingest.positions", source=source))
+        return {row.part: row.began_at for row in rows}
 
     def begin(self, source: str, starts: Mapping[str, int]) -> dict[str, int]:
         """Store where parts begin, unless somebody has; return the positions of all parts."""

@@ -5,10 +5,13 @@ A file is recorded in the transaction that appends its rows. Whatever is killed,
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 from penstock.core.entry import Entry
@@ -16,7 +19,7 @@ from penstock.core.event import NewEvent
 from penstock.core.ingested import FileBatch, Ingested
 from penstock.declare.ingest import Ingest
 from penstock.declare.source import SourceBatch
-from penstock.errors import PenstockError, SourceUnavailable
+from penstock.errors import DuplicateMismatch, InvalidInput, PenstockError, SourceUnavailable
 from penstock.log import files
 from penstock.log.ingest import Ingests
 from penstock.log.log import Log
@@ -31,6 +34,11 @@ BYTES = 512 * 1024 * 1024  # of one Spark job's files, about
 _CHUNK = 2_000  # rows whose events are staged in one transaction
 _SAID = ["attempt", "events", "rejected", "dropped"]  # what a task says
 _SCHEMA = "attempt string, events bigint, rejected bigint, dropped bigint"
+_PATTERN = re.compile(r"[\\\[\]{}*?]")  # what a name may have in it, and Spark would take for a pattern
+_CSV = {"header": True, "quote": '"', "escape": '"', "multiLine": True}  # RFC 4180
+_BROKEN = "_penstock_broken_row"  # a column with what does not fit the header
+_TIME = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]"
+_JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_TIME}XXX", "timestampNTZFormat": _TIME}
 
 
 def on_spark(ingest: Ingest, log: Log, spark: Any) -> Ingest:
@@ -69,7 +77,8 @@ class FileReader:
         self._safe_url = secrets.hide(spark, log.store.url)
         self._drained = False
         self._look_again = 0.0
-        self.source = ingest.source.name
+        self._carefully = False  # a batch was refused: look which rows have the ids of other events
+        self.source = ingest.name  # with the stream: the same file may go into several, as other events
 
     def read(self, seconds: float) -> SourceBatch | None:
         """Stage the rows of the next new files."""
@@ -83,7 +92,13 @@ class FileReader:
             return None
         staging = self._staging(f"files:{uuid.uuid4()}")
         try:
-            return SourceBatch((), self._stage(names, staging.writer))
+            batch = self._stage(names, staging.writer)
+            if self._carefully:
+                refused = files.refused_rows(self._log.store, batch.staged)
+                if refused:
+                    staging.abort_all()
+                    batch = self._stage(names, staging.writer, refused)
+            return SourceBatch((), batch)
         except BaseException as error:
             staging.abort_all()
             if isinstance(error, PenstockError) or not isinstance(error, Exception):
@@ -93,9 +108,15 @@ class FileReader:
 
     def acknowledge(self, batch: SourceBatch, ingested: Ingested) -> None:
         """The files are recorded; drop what tasks staged that counts for nothing."""
-        self.overtaken(batch)
+        self._carefully = False
+        self._drop(batch)
 
     def overtaken(self, batch: SourceBatch) -> None:
+        """Another ingester has taken a file, or a row has the id of another event."""
+        self._carefully = True
+        self._drop(batch)
+
+    def _drop(self, batch: SourceBatch) -> None:
         assert isinstance(batch.mark, FileBatch)
         self._staging(batch.mark.writer).abort_all()
 
@@ -125,23 +146,29 @@ class FileReader:
             taken.append(name)
         return taken
 
-    def _stage(self, names: Sequence[str], writer: str) -> FileBatch:
-        """Run a Spark job; return what its tasks have staged."""
-        url, ingest, source = self._safe_url, self._ingest, self.source
+    def _stage(self, names: Sequence[str], writer: str, refused: Set[int] = frozenset()) -> FileBatch:
+        """Run a Spark job; return what its tasks have staged. Rows whose numbers are `refused` are rejected."""
+        url, ingest, source, carefully = self._safe_url, self._ingest, self.source, self._carefully
 
         def task(batches: Iterator[Any]) -> Iterator[Any]:
             import pyarrow as pa
 
             rejected = dropped = 0
 
-            def chunks() -> Iterator[tuple[list[NewEvent], None]]:
+            def chunks() -> Iterator[tuple[list[NewEvent], list[int] | None]]:
                 nonlocal rejected, dropped
                 for entries in _entries(batches):
                     made = ingest.made_of(source, entries)
-                    events = [event for event in made.events if event is not None]
-                    rejected += len(made.rejected)
-                    dropped += len(entries) - len(events)
-                    yield events, None
+                    events = [*made.events]
+                    numbers = [_number(entry.position) for entry in entries] if carefully else []
+                    taken = [place for place, number in enumerate(numbers) if number in refused]
+                    for place in taken:
+                        events[place] = made.reject(place, DuplicateMismatch("The event id is taken by another event."))
+                    rejected += len(made.rejected.union(taken))
+                    kept = [event for event in events if event is not None]
+                    dropped += len(entries) - len(kept)
+                    sources = [number for number, event in zip(numbers, events, strict=False) if event is not None]
+                    yield kept, sources or None
 
             done = Staging(log_at(url).store, ingest.into, writer, 0).stage(chunks())
             said = [[str(done.attempt)], [done.events], [rejected], [dropped]]
@@ -153,16 +180,42 @@ class FileReader:
         return FileBatch(self._ingest.into, names, writer, staged, rejected, dropped)
 
     def _rows(self, names: Sequence[str]) -> Any:
-        """Return the rows of files as bytes, each with its file and the byte at which its part of it begins."""
+        """Return the rows of files as bytes, each with its file, the byte at which its part of it begins, and whether
+        it is broken."""
         from pyspark.sql import functions as F
 
         read = self._spark.read
+        paths = [_PATTERN.sub(r"\\\g<0>", name) for name in names]
+        place = ("_metadata.file_path", "_metadata.file_block_start")
         if self._files.kind == "jsonl":
-            table, body = read.text(list(names)), F.col("value").cast("binary")
-        else:
-            table = read.option("header", True).csv(list(names)) if self._files.kind == "csv" else read.parquet(*names)
-            body = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).cast("binary")
-        return table.select(body.alias("body"), "_metadata.file_path", "_metadata.file_block_start")
+            lines = read.text(paths)
+            return lines.select(F.col("value").cast("binary").alias("body"), *place, F.lit(False).alias("broken"))
+
+        def rows(path: str) -> Any:
+            table = read.parquet(path) if self._files.kind == "parquet" else read.options(**_header_of(path)).csv(path)
+            body = F.to_json(F.struct(*map(_quoted, table.columns)), _JSON)
+            broken = F.lit(False)
+            if self._files.kind == "csv" and table.columns:
+                schema = table.schema.add(_BROKEN, "string")
+                table = read.options(**_CSV, columnNameOfCorruptRecord=_BROKEN).schema(schema).csv(path)
+                body, broken = F.coalesce(F.col(_BROKEN), body), F.col(_BROKEN).isNotNull()
+            return table.select(body.cast("binary").alias("body"), *place, broken.alias("broken"))
+
+        return reduce(lambda one, other: one.unionAll(other), map(rows, paths))  # each with its own columns
+
+
+def _header_of(path: str) -> dict[str, Any]:
+    """Return how to read the header of a CSV. If lines may be broken, Spark takes even escaped names for patterns."""
+    return {**_CSV, "multiLine": _PATTERN.search(path) is None}
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _number(position: str) -> int:
+    """Return a number for a row that is the same in every attempt."""
+    return int.from_bytes(hashlib.blake2b(position.encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def _entries(batches: Iterator[Any]) -> Iterator[list[Entry]]:
@@ -171,12 +224,13 @@ def _entries(batches: Iterator[Any]) -> Iterator[list[Entry]]:
     number = 0
     found: list[Entry] = []
     for batch in batches:
-        columns = (batch.column(position).to_pylist() for position in range(3))
-        for body, path, start in zip(*columns, strict=True):
+        columns = (batch.column(position).to_pylist() for position in range(4))
+        for body, path, start, broken in zip(*columns, strict=True):
             number = number + 1 if (path, start) == place else 0
             place = path, start
             if body.strip():
-                found.append(Entry(f"{path}@{start}+{number}", value=body))
+                error = InvalidInput("the row does not have as many values as the header.") if broken else None
+                found.append(Entry(f"{path}@{start}+{number}", value=body, error=error))
             if len(found) == _CHUNK:
                 yield found
                 found = []

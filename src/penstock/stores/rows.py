@@ -262,6 +262,7 @@ class IngestPosition(Protocol):
 
     part: str
     position: int
+    began_at: datetime
 
 
 class IngestRange(Protocol):

@@ -25,7 +25,7 @@ _FORK_WAIT = 5.0  # seconds a fork waits for the transactions of other threads
 _WAL_KEPT = 1024 * 1024  # bytes the -wal file is cut down to once all of it was checkpointed
 _OLDEST = (3, 35, 0)  # RETURNING
 
-# Held while a connection is opened or closed, and during a fork: a child would inherit a lock within SQLite that another
+# Held while a connection is opened or closed, and during a fork: a child would inherit a lock of SQLite's that another
 # thread has, and wait for it without end. The collector may close a connection in the middle of either.
 _gate = threading.RLock()
 

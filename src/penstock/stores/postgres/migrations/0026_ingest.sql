@@ -5,6 +5,7 @@ create table if not exists penstock.ingest_positions (
   source   text not null,
   part     text not null,
   position bigint not null check (position >= 0),
+  began_at timestamptz not null, -- part of the ids of its events: a part that begins anew has others
   moved_at timestamptz not null,
   primary key (source, part)
 );

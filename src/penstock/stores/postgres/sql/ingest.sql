@@ -1,10 +1,10 @@
 -- name: ingest.positions
-select part, position from penstock.ingest_positions where source = %(source)s;
+select part, position, began_at from penstock.ingest_positions where source = %(source)s;
 
 -- name: ingest.begin
 -- Where a part begins to be read; nothing if somebody has begun.
-insert into penstock.ingest_positions (source, part, position, moved_at)
-values (%(source)s, %(part)s, %(position)s, %(now)s) on conflict do nothing;
+insert into penstock.ingest_positions (source, part, position, began_at, moved_at)
+values (%(source)s, %(part)s, %(position)s, %(now)s, %(now)s) on conflict do nothing;
 
 -- name: ingest.move
 -- Only from the position that the entries were read from: no row if somebody else went on.

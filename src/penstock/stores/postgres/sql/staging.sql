@@ -46,6 +46,15 @@ select s.source_offset, s.event_id, e.stream
   from penstock.staged s join penstock.events e on e.event_id = s.event_id
  where s.attempt = any(%(attempts)s::uuid[]) and (s.stream, s.event_type, s.payload) is distinct from (e.stream, e.event_type, e.payload);
 
+-- name: stage.taken_twice
+-- Staged events whose ids belong to other staged events, brought earlier, and what they were made of.
+select o.source_offset from (
+    select s.source_offset, s.event_id, (s.stream, s.event_type, s.payload) is distinct from
+           (first_value(s.stream) over w, first_value(s.event_type) over w, first_value(s.payload) over w) as other
+      from penstock.staged s where s.attempt = any(%(attempts)s::uuid[])
+    window w as (partition by s.event_id order by s.position)) o
+ where o.other and not exists (select 1 from penstock.events e where e.event_id = o.event_id);
+
 -- name: stage.leftovers
 -- What nobody will name any more: attempts of batches that are done, and those that were left behind long ago.
 -- (Pipelines drop their own: theirs live as long as their leases.)

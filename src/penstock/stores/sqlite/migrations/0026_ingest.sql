@@ -5,6 +5,7 @@ create table if not exists penstock_ingest_positions (
   source   text not null,
   part     text not null,
   position integer not null check (position >= 0),
+  began_at integer not null, -- part of the ids of its events: a part that begins anew has others
   moved_at integer not null,
   primary key (source, part)
 ) without rowid;

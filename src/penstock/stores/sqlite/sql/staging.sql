@@ -45,6 +45,15 @@ select s.source_offset, s.event_id, e.stream
   from penstock_staged s join penstock_events e on e.event_id = s.event_id
  where s.attempt in (select value from json_each(:attempts)) and (s.stream <> e.stream or s.event_type <> e.event_type or s.payload <> e.payload);
 
+-- name: stage.taken_twice
+-- Staged events whose ids belong to other staged events, brought earlier, and what they were made of.
+select o.source_offset from (
+    select s.source_offset, s.event_id, s.stream <> first_value(s.stream) over w
+           or s.event_type <> first_value(s.event_type) over w or s.payload <> first_value(s.payload) over w as other
+      from penstock_staged s where s.attempt in (select value from json_each(:attempts))
+    window w as (partition by s.event_id order by s.position)) o
+ where o.other and not exists (select 1 from penstock_events e where e.event_id = o.event_id);
+
 -- name: stage.leftovers
 -- What nobody will name any more: attempts of batches that are done, and those that were left behind long ago.
 -- (Pipelines drop their own: theirs live as long as their leases.)

@@ -76,7 +76,7 @@ class Transaction(Protocol):
         """
 
     def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
-        """Store events; returns how many were duplicates. Of columns, and if `unique`, no id may be known: `IdTaken`."""
+        """Store events; return how many were duplicates. Of columns, and if `unique`, no id may be known: `IdTaken`."""
 
     def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID, sources: Sequence[int] | None = None) -> None:
         """Put events aside for a task attempt, with the offsets of the events that they were made of, if known."""

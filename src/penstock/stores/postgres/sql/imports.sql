@@ -32,7 +32,7 @@ update penstock.import_groups set settled_upto = %(upto)s, done = %(done)s where
 
 -- name: import.known
 -- Events by id, with the bucket that decides their lane.
-select e.event_id, e.stream, e."offset", {{bucket(e.)}}::int as bucket
+select e.event_id, e.stream, e."offset", e.created_at, {{bucket(e.)}}::int as bucket
   from unnest(%(ids)s::uuid[]) as named(id)
  cross join lateral (select * from penstock.events where event_id = named.id offset 0) e;
 

@@ -32,7 +32,7 @@ update penstock_import_groups set settled_upto = :upto, done = :done where group
 
 -- name: import.known
 -- Events by id, with the bucket that decides their lane.
-select e.event_id, e.stream, e."offset", {{bucket(e.)}} as bucket
+select e.event_id, e.stream, e."offset", e.created_at, {{bucket(e.)}} as bucket
   from json_each(:ids) n cross join penstock_events e on e.event_id = n.value;
 
 -- name: import.with_rows

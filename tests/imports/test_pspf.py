@@ -159,6 +159,24 @@ def test_ids_and_payloads_of_their_own_stay_and_binary_fields_survive(
     assert third.json() == {"raw": "\\xff", "nan": "NaN", "number": 1e5}
 
 
+def test_odd_state_is_skipped_before_anything_waits_for_it(
+    log: penstock.Log, server: ValkeyServer, client: Any, tmp_path: Path
+) -> None:
+    fill(client)
+    with closing(sqlite3.connect(tmp_path / "state.db")) as file:
+        file.execute("create table kv_store (key text, value blob, expiry)")
+        rows: list[Any] = [("half", '"\\ud800"', None), ("huge", str(2**70), None), ("never", "1", "nan")]
+        rows += [("nul", '"a\\u0000b"', None), ("ever", "1", 1e300), ("endless", "2", float("inf"))]
+        file.executemany("insert into kv_store values (?, ?, ?)", rows)
+        file.execute("insert into kv_store values (cast(x'ff41' as text), '1', null)")
+        file.commit()
+    state = StateFile(str(tmp_path / "state.db"))
+    report = import_all(log, pspf(server, target=target("clicks", "count", keyed=True), state=state))
+    assert report.notes == {"gone": 0, "state": 3, "state_skipped": 4}
+    assert log.state("clicks", "count", "ever") == {"value": 1} and log.state("clicks", "count", "half") == {}
+    assert log.state("clicks", "count", "nul") == {"value": "a\0b"}
+
+
 def test_state_becomes_keyed_state(log: penstock.Log, server: ValkeyServer, client: Any, tmp_path: Path) -> None:
     fill(client)
     with closing(sqlite3.connect(tmp_path / "state.db")) as file:

@@ -55,6 +55,7 @@ def test_a_table_that_does_not_fit_is_refused_with_what_to_do(
         ({"published_when": "true; drop table openoutbox_events"}, "The source refuses"),
         ({"table": "no such; table"}, "The source refuses|There is no table"),
         ({"columns": {"attempts": "event_type"}}, "The source refuses: "),
+        ({"columns": {"event_id": "ordering_key"}}, "share the same 'ordering_key', and one id is one event"),
     ],
 )
 def test_options_that_do_not_fit_are_said(

@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import penstock
 from penstock.errors import PenstockError
 from penstock.imports import run
+from penstock.log.transact import transact
 from penstock.testing import CrashPoint
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.forks import killed_in_child
@@ -170,3 +173,23 @@ def test_what_is_left_of_an_import_is_only_its_record(log: penstock.Log, log_url
         record = tx.one("import.locked", id=1)
     assert record.state == "done" and "secret" not in repr(record)
     assert not group.paused and claimable(log)
+
+
+def test_many_short_ranges_of_finished_events_are_settled_in_one_pass(tmp_path: Path) -> None:
+    many = 4_000
+    with penstock.open(f"sqlite:///{tmp_path}/log.db") as log:
+        log.append_many("orders", [{"payload": {}, "type": "t"}] * (2 * many))
+        group = log.create_group("orders", "relay")
+        steps: list[None] = []
+
+        def work(tx: Any) -> int:
+            rows = [{"low": 2 * n, "high": 2 * n + 1} for n in range(many)]
+            tx.run("import.add_ranges", group_id=group.group_id, rows=rows)
+            tx._connection.set_progress_handler(lambda: steps.append(None), 1_000)
+            params = {"group_id": group.group_id, "stream": "orders", "group_name": "relay", "now": tx.now()}
+            made = tx.run("import.rest_rows", low=0, high=2 * many, **params)
+            tx._connection.set_progress_handler(None, 0)
+            return int(made)
+
+        assert transact(log.store, work) == many
+        assert len(steps) < 3_000, "thousands of steps of SQLite: so many for each event, not for each event and range"

@@ -83,6 +83,23 @@ def test_odd_jobs_are_taken_or_rejected_and_lose_no_digit(log: penstock.Log, tmp
     assert log.delivery("jobs:default:0:email:send", "workers", second.event_id).total_attempts == 1_000_000_000
 
 
+def test_halves_of_characters_and_numbers_of_any_size_stop_nothing(log: penstock.Log, tmp_path: Path) -> None:
+    path = tmp_path / "queue.json"
+    odd, huge = "\ud800\0", 10**400
+    jobs = [job(id=odd), job(workerId=odd), job(createdAt=odd), job(createdAt=huge), job(workerId=huge), job(type=odd)]
+    path.write_text(json.dumps({"jobs": jobs, "completedTotal": huge}))
+    report = import_all(log, read(path))
+    assert report.complete and report.tally.copied == 5 and report.tally.rejected == 1
+    assert log.read("jobs:default:0:email:send")[0].metadata["penstock-id"] == "\\ud800\\0"
+
+
+def test_a_job_that_a_file_has_twice_is_counted_as_known(log: penstock.Log, tmp_path: Path) -> None:
+    path = tmp_path / "queue.json"
+    path.write_text(json.dumps({"jobs": [job(id=ID), job(id=ID)]}))
+    report = import_all(log, read(path))
+    assert (report.tally.copied, report.tally.known) == (2, 1)
+
+
 def test_the_same_file_again_submits_only_what_is_new(log: penstock.Log, queue: Path) -> None:
     import_all(log, read(queue))
     claimed = log.claim_job("w-1", types=["email:send"])

@@ -8,7 +8,9 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg import sql
 
 import penstock
 from penstock.errors import ImportConflict
@@ -225,6 +227,15 @@ def test_events_that_were_there_before_can_be_left_out(log: penstock.Log, postgr
     assert log_states(log) == outbox_states(postgres_url)
 
 
+def test_what_waits_is_delivered_though_its_event_lies_before_the_start(log: penstock.Log, postgres_url: str) -> None:
+    fill_outbox(postgres_url, 50)
+    import_all(log, outbox(postgres_url))
+    import_all(log, outbox(postgres_url, target=target(group="later", start="end")))
+    theirs = {one: was for one, was in outbox_states(postgres_url).items() if was[0] != "PUBLISHED"}
+    assert log_states(log, group="later") == theirs
+    assert claimable(log, group="later") == claimable(log)
+
+
 def test_an_empty_table_makes_an_empty_group(log: penstock.Log, postgres_url: str) -> None:
     fill_outbox(postgres_url, 0)
     assert import_all(log, outbox(postgres_url)).complete
@@ -310,3 +321,51 @@ def test_an_id_that_another_stream_has_is_refused(log: penstock.Log, postgres_ur
     with pytest.raises(ImportConflict, match="is in the stream 'elsewhere' already"):
         import_all(log, outbox(postgres_url))
     assert log.read("orders") == []
+
+
+def test_rows_by_a_text_of_fixed_length_are_read_once_though_interrupted(
+    log: penstock.Log, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "IMPORT_BATCH", 5)
+    fill_outbox(postgres_url, 20)
+    execute(postgres_url, "alter table openoutbox_events add number char(9)")
+    execute(postgres_url, "update openoutbox_events set number = substr(event_id::text, 1, 7)")
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with closing(outbox(postgres_url, order_by=["number"])) as source, pytest.raises(KeyboardInterrupt):
+        run.run(log, source, skip_published=False, by="ada", show=stop)
+    report = import_all(log, outbox(postgres_url, order_by=["number"]))
+    assert report.complete and (report.tally.copied, report.tally.known) == (20, 0)
+
+
+def test_a_time_that_no_calendar_has_stops_nothing_and_never_stays_never(log: penstock.Log, postgres_url: str) -> None:
+    fill_outbox(postgres_url, 4)
+    execute(postgres_url, "update openoutbox_events set state = 'PENDING', attempts = 0, last_error = null")
+    times = ("infinity", "294276-01-01 00:00:00+00", "-infinity", "4000-01-01 00:00:00+00 BC")
+    rows = execute(postgres_url, "select event_id from openoutbox_events order by created_at")
+    for (event_id,), time in zip(rows, times, strict=True):
+        change = "update openoutbox_events set available_at = %(at)s, created_at = %(at)s where event_id = %(id)s"
+        execute(postgres_url, change, {"at": time, "id": event_id})
+    assert import_all(log, outbox(postgres_url)).complete
+    assert claimable(log) == {str(event_id) for (event_id,) in rows[2:]}
+
+
+def test_a_database_without_an_encoding_is_read(log: penstock.Log, postgres_url: str) -> None:
+    name = f"t_{uuid.uuid4().hex[:16]}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        create = "create database {} encoding 'SQL_ASCII' template template0 lc_collate 'C' lc_ctype 'C'"
+        connection.execute(sql.SQL(create).format(sql.Identifier(name)))
+    url = f"{postgres_url.rpartition('/')[0]}/{name}"
+    fill_outbox(url, 20)
+    assert import_all(log, outbox(url)).complete
+    assert len(log_states(log)) == 20
+
+
+def test_an_error_without_a_word_is_none(log: penstock.Log, postgres_url: str) -> None:
+    fill_outbox(postgres_url, 11)
+    execute(postgres_url, "update openoutbox_events set last_error = ''")
+    import_all(log, outbox(postgres_url))
+    errors = {one.last_error for one in log.deliveries("orders", "relay")}
+    assert errors == {None, "The source does not say why."}

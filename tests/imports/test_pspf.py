@@ -126,6 +126,20 @@ def test_an_interrupted_import_goes_on(
     assert states(log) == expected() and report.complete and report.tally.known == 0
 
 
+def test_an_event_that_was_added_twice_keeps_the_state_of_the_first(
+    log: penstock.Log, server: ValkeyServer, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "IMPORT_BATCH", 2)
+    ids = [client.xadd("clicks", {"event_type": "t", "event_id": one, "n": 1}) for one in ("a", "b", "c", "a", "a")]
+    client.xgroup_create("clicks", "counter", "0")
+    client.xreadgroup("counter", "w-1", {"clicks": ">"})
+    client.xack("clicks", "counter", *ids[1:])
+    report = import_all(log, pspf(server))
+    assert (report.tally.copied, report.tally.known) == (5, 2)
+    assert [str(one.state) for one in log.deliveries("clicks", "count")] == ["PENDING", "PUBLISHED", "PUBLISHED"]
+    assert len(claimable(log, "clicks", "count")) == 1
+
+
 def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
@@ -143,6 +157,24 @@ def test_ids_and_payloads_of_their_own_stay_and_binary_fields_survive(
     assert str(first.event_id) == ours and first.payload == b'{"big":12345678901234567890}'
     assert second.payload == b"\xff\x00" and second.metadata["penstock-id"] == "c-7" and second.event_type == "click"
     assert third.json() == {"raw": "\\xff", "nan": "NaN", "number": 1e5}
+
+
+def test_odd_state_is_skipped_before_anything_waits_for_it(
+    log: penstock.Log, server: ValkeyServer, client: Any, tmp_path: Path
+) -> None:
+    fill(client)
+    with closing(sqlite3.connect(tmp_path / "state.db")) as file:
+        file.execute("create table kv_store (key text, value blob, expiry)")
+        rows: list[Any] = [("half", '"\\ud800"', None), ("huge", str(2**70), None), ("never", "1", "nan")]
+        rows += [("nul", '"a\\u0000b"', None), ("ever", "1", 1e300), ("endless", "2", float("inf"))]
+        file.executemany("insert into kv_store values (?, ?, ?)", rows)
+        file.execute("insert into kv_store values (cast(x'ff41' as text), '1', null)")
+        file.commit()
+    state = StateFile(str(tmp_path / "state.db"))
+    report = import_all(log, pspf(server, target=target("clicks", "count", keyed=True), state=state))
+    assert report.notes == {"gone": 0, "state": 3, "state_skipped": 4}
+    assert log.state("clicks", "count", "ever") == {"value": 1} and log.state("clicks", "count", "half") == {}
+    assert log.state("clicks", "count", "nul") == {"value": "a\0b"}
 
 
 def test_state_becomes_keyed_state(log: penstock.Log, server: ValkeyServer, client: Any, tmp_path: Path) -> None:
@@ -189,8 +221,11 @@ def test_hostile_entries_are_taken_or_rejected_and_stop_nothing(
     ):
         client.xadd("clicks", fields, id=f"9999999999999999-{number}")
     client.xadd("clicks-dlq", {"_original_msg_id": "nonsense", "_error": "a\0b", "_moved_timestamp": "1e99"})
+    client.xadd("clicks-dlq", {"_original_msg_id": f"{2**64}-0", "_error": "a\0b"})
     client.xadd("clicks-dlq", {"_error": b"\xff", "event_type": "t"})
     client.xgroup_create("clicks", "counter", "0")
+    client.xreadgroup("counter", "w-1", {"clicks": ">"}, count=1)
+    client.hset("pspf:retries:counter:clicks", "9999999999999999-1", "9" * 5_000)
     report = import_all(log, pspf(server))
     assert report.complete and report.tally.rejected == 5 and len(log.read("clicks.rejected")) == 5
     odd = next(one for one in log.read("clicks") if b"no name" in one.payload)

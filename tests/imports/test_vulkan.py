@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from psycopg import sql
 
 import penstock
 from penstock.core.group import check_settings
@@ -113,6 +114,48 @@ def test_topics_and_names_can_be_chosen(log: penstock.Log, postgres_url: str) ->
         log, vulkan(postgres_url, topics=["no name"], streams={"no name": "post"}, groups={"ledger two": "ledger"})
     )
     assert log.streams() == ["post"] and {one.group_name for one in log.groups()} == {"fraud", "ledger"}
+
+
+def test_one_of_several_groups_can_be_begun_again(log: penstock.Log, postgres_url: str) -> None:
+    execute(postgres_url, OLDER)
+    import_all(log, vulkan(postgres_url, topics=["orders"]))
+    before = states(log, "orders", "fraud")
+    finished = claimable(log, "orders", "ledger-2")
+    log.delete_group("orders", "fraud")
+    import_all(log, vulkan(postgres_url, topics=["orders"]))
+    assert states(log, "orders", "fraud") == before and not any(one.paused for one in log.groups())
+    assert finished and not claimable(log, "orders", "ledger-2"), "the other is left as it is"
+
+
+def test_two_groups_do_not_get_one_name(postgres_url: str) -> None:
+    execute(postgres_url, OLDER)
+    with pytest.raises(InvalidSource, match="Two groups would be 'one' on 'orders'"):
+        vulkan(postgres_url, topics=["orders"], groups={"fraud": "one", "ledger-2": "one"})
+    with pytest.raises(InvalidSource, match="Two groups would be 'fraud' on 'mails'"):
+        vulkan(postgres_url, streams={"orders": "mails"})
+
+
+def test_any_offset_and_any_time_is_read(log: penstock.Log, postgres_url: str) -> None:
+    execute(postgres_url, OLDER)
+    execute(postgres_url, "update vulkan.deliveries set event_offset = event_offset - 110, run_at = 'infinity'")
+    execute(postgres_url, 'update vulkan.events set "offset" = "offset" - 110, created_at = \'294276-01-01\'')
+    execute(postgres_url, "update vulkan.deliveries set run_at = '294276-01-01' where event_offset > 5")
+    execute(postgres_url, "update vulkan.deliveries set run_at = '4000-01-01 BC' where event_offset = 9")
+    report = import_all(log, vulkan(postgres_url))
+    assert report.complete and report.tally.copied == 120
+    due = "select count(*) from vulkan.deliveries where consumer_group = 'ledger-2' and status = 'processing'"
+    ((worked_on,),) = execute(postgres_url, due)
+    taken = claimable(log, "orders", "ledger-2") | claimable(log, "mails", "ledger-2")
+    assert len(taken) == worked_on + 1, "what is due at no time is due never"
+
+
+def test_deliveries_without_an_index_are_joined(postgres_url: str) -> None:
+    execute(postgres_url, OLDER)
+    execute(postgres_url, "alter table vulkan.deliveries drop constraint deliveries_pkey")
+    with closing(vulkan(postgres_url)) as source:
+        query = sql.SQL("explain ") + source._events(source._layouts[0])
+        plan = "\n".join(line for (line,) in source._database.rows(query, {"topic": "orders", "after": 0}))
+    assert "SubPlan" not in plan, "one scan for each event is a day for half a million"
 
 
 def test_what_is_none_of_its_tables_is_said(postgres_url: str) -> None:

@@ -15,6 +15,7 @@ from penstock.core.imported import FROM, Found, Taken, Was
 from penstock.core.job import PREFIX
 from penstock.core.limits import METADATA_BYTES, REJECTED_BYTES
 from penstock.errors import InvalidInput
+from penstock.imports.fields import shown
 from penstock.imports.source import Source
 from penstock.log import new_events
 
@@ -89,4 +90,4 @@ def _rejected(source: Source, found: Found, reason: str) -> NewEvent:
 
 
 def _shown(value: Any) -> str | None:
-    return None if value is None else str(value)[:200].encode("utf-8", "backslashreplace").decode()
+    return None if value is None else shown(value, 200)

@@ -61,6 +61,11 @@ def oversize(size: int | None) -> str | None:
     return f"The payload has {size:,} bytes; the limit is {PAYLOAD_BYTES:,}."
 
 
+def shown(value: Any, most: int | None = None) -> str:
+    """Return anything as a text that can be stored; NUL and half a character, which JSON can name, are escaped."""
+    return str(value)[:most].replace("\x00", "\\0").encode("utf-8", "backslashreplace").decode()
+
+
 def moment(seconds: float) -> datetime | None:
     """Return a time in seconds as one; None if no calendar has it."""
     try:

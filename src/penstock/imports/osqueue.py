@@ -13,7 +13,7 @@ from penstock.core.event import check_name
 from penstock.core.imported import FROM, Found, Target, Was
 from penstock.core.job import GROUP, JobName, check_job_name
 from penstock.errors import InvalidInput, InvalidSource
-from penstock.imports.fields import identity, moment, origin
+from penstock.imports.fields import identity, moment, origin, shown
 from penstock.imports.source import GroupCount, counted, known_words
 from penstock.log.jobs.submit import event_fields
 
@@ -39,7 +39,7 @@ class Osqueue:
         self.name = f"{file.resolve()} for the queue {queue}"
         self.options: dict[str, Any] = {"queue": queue, "priority": priority}
         self.targets: list[Target] = []
-        self.notes = {"completedTotal": content.get("completedTotal", 0)}
+        self.notes = {"completedTotal": _total(content.get("completedTotal") or 0)}
         self._origin = str(file.resolve())
         self._words = known_words(*_WORDS)
         self._queue, self._priority = queue, priority
@@ -58,7 +58,7 @@ class Osqueue:
 
     def _stream(self, job: dict[str, Any]) -> str:
         """Return the stream of a job; one with an unfit type is counted, too."""
-        return JobName(self._queue, self._priority, str(job.get("type"))[:80]).stream
+        return JobName(self._queue, self._priority, shown(job.get("type"), 80)).stream
 
     def read(self, after: Any) -> Iterator[Found]:
         """Yield the jobs in the order of the file."""
@@ -66,8 +66,8 @@ class Osqueue:
             yield self._found(number, job)
 
     def _found(self, number: int, job: dict[str, Any]) -> Found:
-        given = job.get("id")
-        event_id, noted = identity(self._origin, None if given is None else str(given), str(number))
+        given = None if job.get("id") is None else shown(job["id"])
+        event_id, noted = identity(self._origin, given, str(number))
         payload, unfit = _encoded(job.get("payload"))
         attempts = job.get("attempts")
         was = Was(self._words[str(job.get("status")).lower()], max(0, attempts) if isinstance(attempts, int) else 0)
@@ -82,10 +82,11 @@ class Osqueue:
             fields = event_fields(check_job_name(job.get("type"), self._queue, self._priority), settings)
         except InvalidInput as error:
             unfit = error.message
-        known = origin(_time(job.get("createdAt")), worker=job.get("workerId"))
+        worker = job.get("workerId")
+        known = origin(_time(job.get("createdAt")), worker=None if worker is None else shown(worker))
         fields["metadata"] = {**fields.get("metadata", {}), **noted, **({FROM: known[FROM]} if known else {})}
         fields["content_type"] = "application/json"
-        return Found(number if given is None else str(given), self._stream(job), fields, {GROUP: was}, unfit)
+        return Found(number if given is None else given, self._stream(job), fields, {GROUP: was}, unfit)
 
     def close(self) -> None:
         """Forget the jobs."""
@@ -117,5 +118,13 @@ def _encoded(payload: Any) -> tuple[bytes | None, str | None]:
 def _time(value: Any) -> datetime | str | None:
     """Return a time in milliseconds as one; a text stays a text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return moment(value / _MILLISECONDS) or str(value)
-    return value if isinstance(value, str) else None
+        try:
+            return moment(value / _MILLISECONDS) or str(value)
+        except OverflowError:
+            return None
+    return shown(value) if isinstance(value, str) else None
+
+
+def _total(value: Any) -> int | str:
+    """Return how many jobs were completed; anything else as a text, for whoever reads the audit."""
+    return value if isinstance(value, int) and abs(value) < 2**53 else shown(value, 80)

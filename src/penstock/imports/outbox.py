@@ -93,7 +93,7 @@ class Outbox:
         return sql.SQL(self._columns.table)  # as the catalogue quotes it
 
     def _check_order(self) -> None:
-        """Refuse rows that no position can name."""
+        """Refuse rows that no position can name, and ids that would make one event of several rows."""
         from psycopg import sql
 
         for column in self._columns.order:
@@ -104,6 +104,12 @@ class Outbox:
                     f"{missing:,} rows of {self._columns.table} have no {column!r}, by which they are read. "
                     "Name other columns, without nulls: --order-by NAME."
                 )
+        own = self._columns.by_field.get("event_id")
+        if own is not None and not self._database.unique(self._columns.table, own):
+            raise InvalidSource(
+                f"Rows of {self._columns.table} share the same {own!r}, and one id is one event. "
+                "Name a unique column: --column event_id=NAME."
+            )
 
     def read(self, after: Any) -> Iterator[Found]:
         """Yield the rows in order."""

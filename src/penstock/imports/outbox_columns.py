@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.limits import PAYLOAD_BYTES
 from penstock.errors import InvalidSource
+from penstock.imports.postgres import moment
 
 if TYPE_CHECKING:
     from psycopg import sql
@@ -69,8 +70,7 @@ class Columns:
             return sql.NULL
         quoted = sql.Identifier(column)
         if name in _TIMES:
-            time = sql.SQL("{}::timestamptz").format(quoted)
-            return sql.SQL("case when isfinite({}) then {} end").format(time, time)
+            return moment(quoted, due=name == "available_at")
         if name == "attempts":
             return sql.SQL("{}::bigint").format(quoted)
         if name == "payload":

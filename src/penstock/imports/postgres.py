@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 200  # rows in one answer: a payload may have a megabyte
 _SCHEMES = ("postgresql", "postgres")
+_FIRST, _LAST = (
+    "timestamptz '0001-01-02 00:00:00+00'",
+    "timestamptz '9999-12-31 00:00:00+00'",
+)  # that all calendars have
 
 
 class PostgresReader:
@@ -30,6 +34,7 @@ class PostgresReader:
             self.connection = _connect(url)
             self.connection.execute(
                 "select set_config('TimeZone', 'UTC', false), set_config('DateStyle', 'ISO', false), "
+                "set_config('extra_float_digits', '1', false), "  # a position must name its row exactly
                 "set_config('idle_in_transaction_session_timeout', '0', false), "
                 "set_config('statement_timeout', '0', false)"
             )
@@ -81,12 +86,26 @@ class PostgresReader:
             raise InvalidSource(f"There is no table {name} in the source; name it with --table SCHEMA.NAME.")
         return str(found[0][0])
 
+    def unique(self, table: str, column: str) -> bool:
+        """Return whether no two rows of a table have the same value in a column."""
+        from psycopg import sql
+
+        query = (
+            "select 1 from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]"
+            " where i.indrelid = to_regclass(%(table)s) and i.indisunique and i.indisvalid and i.indnkeyatts = 1"
+            " and i.indpred is null and a.attname = %(column)s"
+        )
+        if self.rows(sql.SQL(query), {"table": table, "column": column}):
+            return True
+        again = sql.SQL("select 1 from {} group by {} having count(*) > 1 limit 1")
+        return not self.rows(again.format(sql.SQL(table), sql.Identifier(column)))  # as the catalogue quotes it
+
     def columns(self, table: str) -> dict[str, str]:
         """Return the columns of a table with their types."""
         from psycopg import sql
 
         query = (
-            "select attname, format_type(atttypid, null) from pg_attribute"
+            "select attname, format_type(atttypid, atttypmod) from pg_attribute"  # a bare char has one letter
             " where attrelid = to_regclass(%(table)s) and attnum > 0 and not attisdropped order by attnum"
         )
         return dict(self.rows(sql.SQL(query), {"table": table}))
@@ -107,12 +126,23 @@ class PostgresReader:
         self.connection.close()
 
 
+def moment(column: sql.Composable, *, due: bool = False) -> sql.Composable:
+    """A time that every calendar has, else null. What is `due` at no such time, or never, is due on the last day."""
+    from psycopg import sql
+
+    time = sql.SQL("{}::timestamptz").format(column)
+    later = sql.SQL(_LAST if due else "null")  # literals of ours
+    return sql.SQL("case when {time} >= {last} then {later} when {time} >= {first} then {time} end").format(
+        time=time, last=sql.SQL(_LAST), later=later, first=sql.SQL(_FIRST)
+    )
+
+
 def _connect(url: str) -> psycopg.Connection[Any]:
     try:
         import psycopg
     except ImportError as error:
         raise MissingDependency("To read from PostgreSQL: pip install 'penstock[postgres]'.") from error
-    connection = psycopg.connect(url, connect_timeout=10)
+    connection = psycopg.connect(url, connect_timeout=10, client_encoding="UTF8")
     connection.read_only = True
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     return connection

@@ -19,6 +19,7 @@ from penstock.imports.valkey import FIRST, Id, ValkeyReader, parse_id, show_id, 
 
 _DEAD, _LIVE = "dead", "live"  # the two streams, in the order in which they are read
 _OWN = ("_error", "_original_stream", "_original_msg_id", "_moved_timestamp")  # that a dead letter adds
+_DIGITS = 18  # of a counter; Python reads no number of any length
 
 
 class Pspf:
@@ -122,7 +123,8 @@ class Pspf:
     def _state(self, entry: Id, pending: Mapping[Id, int], retried: Mapping[str, str]) -> Was:
         if entry in pending:
             counted = retried.get(show_id(entry), "")
-            return Was(State.CLAIMED, int(counted) if counted.isdecimal() else max(0, pending[entry] - 1))
+            is_number = counted.isdecimal() and len(counted) <= _DIGITS
+            return Was(State.CLAIMED, int(counted) if is_number else max(0, pending[entry] - 1))
         return Was(State.PENDING if entry > self._given else State.PUBLISHED)
 
     # --- entries ------------------------------------------------------------------------------------------------------

@@ -14,12 +14,13 @@ from typing import Any
 from penstock.core.event import check_key
 from penstock.core.limits import STATE_BYTES
 from penstock.errors import InvalidInput, InvalidSource, MissingDependency
-from penstock.log.keyed_state import WithTtl
+from penstock.log.keyed_state import WithTtl, encoded
 
 FORMATS = ("json", "msgpack")
 PATTERN = "{key}"
 NAME = "value"  # of a value whose key names none
 _PAGE = 1_000
+_FOR_EVER = 1_000 * 365 * 86_400  # seconds: a time beyond them may be in no calendar
 Values = dict[str, dict[str, Any]]
 
 
@@ -53,9 +54,11 @@ class StateFile:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            return sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True)
+            file = sqlite3.connect(f"{self._path.resolve().as_uri()}?mode=ro", uri=True)
         except sqlite3.Error as error:
             raise InvalidSource(f"{self._path} cannot be opened: {error}.") from error
+        file.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")  # what is no text is skipped, alone
+        return file
 
     def _page(self, rows: list[tuple[Any, Any, Any]]) -> Values:
         values: Values = {}
@@ -80,13 +83,13 @@ class StateFile:
         value = self._decode(raw)
         if value is None:
             raise ValueError(key)
-        json.dumps(value, allow_nan=False)
+        encoded(where, name, value)
         if expiry is None:
             return where, name, value
         left = float(expiry) - time.time()
-        if left <= 0:
+        if not left > 0:  # nor is it a number
             raise ValueError(key)
-        return where, name, WithTtl(value, left)
+        return where, name, WithTtl(value, left) if left < _FOR_EVER else value
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

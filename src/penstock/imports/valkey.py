@@ -14,6 +14,7 @@ _TIMEOUT_SECONDS = 30.0
 _SCHEMES = ("valkey", "valkeys", "redis", "rediss")
 Id = tuple[int, int]  # milliseconds and number: compared as two numbers
 FIRST: Id = (0, 0)
+_MOST = 2**64 - 1  # either number of an id
 
 
 class ValkeyReader:
@@ -131,9 +132,12 @@ def text_of(value: bytes | str) -> str:
 
 
 def parse_id(text: str) -> Id:
-    """Return the two numbers of an entry's id."""
+    """Return the two numbers of an entry's id; `ValueError` if the server could not have made it."""
     milliseconds, _, number = text.partition("-")
-    return int(milliseconds), int(number or 0)
+    found = int(milliseconds), int(number or 0)
+    if not all(0 <= one <= _MOST for one in found):
+        raise ValueError(text)
+    return found
 
 
 def show_id(one: Id) -> str:

@@ -16,7 +16,7 @@ from penstock.core.limits import PAYLOAD_BYTES
 from penstock.errors import InvalidInput, InvalidSource
 from penstock.imports import vulkan_layouts
 from penstock.imports.fields import body, identity, json_object, origin, oversize
-from penstock.imports.postgres import PostgresReader
+from penstock.imports.postgres import PostgresReader, moment
 from penstock.imports.source import GroupCount, counted, kept_open, known_words
 from penstock.imports.vulkan_layouts import Layout
 
@@ -87,6 +87,7 @@ class Vulkan:
                 for topic, (_, listed) in self._topics.items()
                 for one in listed
             ]
+            _check_apart(self.targets)
 
     def _stream(self, topic: str) -> str:
         return self._streams.get(topic, topic)
@@ -200,7 +201,7 @@ class Vulkan:
         for topic, (layout, groups) in self._topics.items():
             if after is not None and topic < after[0]:
                 continue
-            low = after[1] if after is not None and topic == after[0] else -1
+            low = after[1] if after is not None and topic == after[0] else -(2**63)
             for offset, payload, size, states, *values in self._database.each(
                 self._events(layout), {"topic": topic, "after": low}
             ):
@@ -215,11 +216,14 @@ class Vulkan:
         if layout.types[layout.columns["payload"]] != "bytea":
             payload = sql.SQL("{}::text").format(payload)
         states = sql.SQL(", ").join(_field(layout.states, name, "d") for name in ("group", *_STATE_FIELDS))
+        # Joined, not looked up one by one: deliveries may have no index that begins with their event.
         return sql.SQL(
             "select e.{offset}, case when octet_length({payload}) <= {most} then {payload} end,"
-            " octet_length({payload}),"
-            " (select json_agg(json_build_array({states})) from {deliveries} d where d.{event} = e.{offset}), {fields}"
-            " from {log} e where {topic} and e.{offset} > %(after)s order by e.{offset}"
+            " octet_length({payload}), s.states, {fields}"
+            " from {log} e left join (select d.{event} as place, json_agg(json_build_array({states})) as states"
+            " from {deliveries} d join {log} e on e.{offset} = d.{event}"
+            " where {topic} and e.{offset} > %(after)s group by d.{event}) s on s.place = e.{offset}"
+            " where {topic} and e.{offset} > %(after)s order by e.{offset}"
         ).format(
             offset=sql.Identifier(layout.offset),
             payload=payload,
@@ -279,6 +283,14 @@ def _checked(target: Target) -> Target:
     return target
 
 
+def _check_apart(targets: Sequence[Target]) -> None:
+    """Refuse two groups under one name: the states of one would be those of the other."""
+    names = [(one.stream, one.group) for one in targets]
+    for stream, group in names:
+        if names.count((stream, group)) > 1:
+            raise InvalidSource(f"Two groups would be {group!r} on {stream!r}. Give one another name, or its topic.")
+
+
 def _table(quoted: str) -> sql.SQL:
     from psycopg import sql
 
@@ -303,7 +315,7 @@ def _field(columns: Mapping[str, str], name: str, alias: str) -> sql.Composable:
         return sql.NULL
     column = sql.Identifier(alias, columns[name])
     if name in _TIMES:
-        return sql.SQL("case when isfinite({}::timestamptz) then {}::timestamptz end").format(column, column)
+        return moment(column, due=name == "run_at")
     return sql.SQL("{}::bigint" if name == "attempts" else "{}::text").format(column)
 
 

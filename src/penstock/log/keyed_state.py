@@ -79,6 +79,19 @@ def write(
     return {(entry["key"], entry["name"]): entry["expected"] + 1 for entry in compared}
 
 
+def encoded(key: Any, name: Any, value: Any) -> str:
+    """Return a value as JSON; `InvalidInput` if it cannot be."""
+    try:
+        text = orjson.dumps(value).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"The state {name!r} of {key!r} cannot be encoded as JSON: {error}.") from error
+    if "null" in text and not codec.is_finite(value):
+        raise InvalidInput(
+            f"The state {name!r} of {key!r} contains NaN or an infinite number, which JSON cannot represent."
+        )
+    return text
+
+
 def _entry(key: Any, name: Any, value: Any, versions: Mapping[tuple[str, str], int], now: datetime) -> dict[str, Any]:
     if key is None or key == "":
         raise StateNeedsKey
@@ -88,14 +101,7 @@ def _entry(key: Any, name: Any, value: Any, versions: Mapping[tuple[str, str], i
     if isinstance(value, WithTtl):
         expires_at = now + timedelta(seconds=value.ttl_seconds)
         value = value.value
-    try:
-        text = orjson.dumps(value).decode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"The state {name!r} of {key!r} cannot be encoded as JSON: {error}.") from error
-    if "null" in text and not codec.is_finite(value):
-        raise InvalidInput(
-            f"The state {name!r} of {key!r} contains NaN or an infinite number, which JSON cannot represent."
-        )
+    text = encoded(key, name, value)
     # A removed value stays as an expired null, so that its version keeps growing.
     return {
         "key": key,

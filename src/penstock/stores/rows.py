@@ -300,4 +300,5 @@ class PlacedRow(Protocol):
     event_id: uuid.UUID
     stream: str
     offset: int
+    created_at: datetime
     bucket: int

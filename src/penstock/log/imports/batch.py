@@ -52,24 +52,29 @@ def store_batch(
     """Store events that follow each other in the source; `position` is that of the last of them.
 
     An event whose id the stream has already is the same event: it is not stored again, and its states are taken. Jobs
-    are not ours alone: the states of those that are known stay as they are.
+    are not ours alone: the states of those that are known stay as they are. So do groups that are complete: an import
+    begins again if one of several is deleted.
     """
 
     def work(tx: Transaction) -> Stored:
         known = record.locked(tx, one)
         before, placed = _append(tx, items)
+        complete = {(row.stream, row.group_name) for row in tx.rows("import.groups", id=known.id) if row.done}
         for (stream, group), states in _by_group(items).items():
             left = set()
+            if (stream, group) in complete:
+                continue
             if stream.startswith(PREFIX):
                 ensure_group(tx, stream)
                 left = before
             pairs = [(placed[event_id], was) for event_id, was in states.items() if event_id not in left]
-            _take_states(tx, known, stream, group, pairs)
-        total = {**counts, "known": counts.get("known", 0) + len(before)}
+            _take_states(tx, known, stream, group, pairs, before)
+        again = len(items) - len(placed) + len(before)
+        total = {**counts, "known": counts.get("known", 0) + again}
         state = record.SETTLING if last else record.COPYING
         record.save(tx, known, position=position, counts=total, state=state)
         tx.wake()
-        return Stored(replace(known, position=position, counts=total, state=state), len(before))
+        return Stored(replace(known, position=position, counts=total, state=state), again)
 
     return transact(store, work)
 
@@ -106,25 +111,33 @@ def _by_group(items: Sequence[Taken]) -> dict[tuple[str, str], dict[Any, Was]]:
 
 
 def _take_states(
-    tx: Transaction, one: Import, stream: str, group_name: str, states: list[tuple[PlacedRow, Was]]
+    tx: Transaction, one: Import, stream: str, group_name: str, states: list[tuple[PlacedRow, Was]], before: set[Any]
 ) -> None:
     if not states:
         return
     group, lanes = look_around(tx, stream, group_name)
     if group_name != GROUP or not group.of_jobs:
         record.check_paused(group, one)
+        states = [pair for pair in states if not _taken_before(pair[0], before, group)]
     offsets = [row.offset for row, _ in states]
     has_row = {row.offset for row in tx.rows("import.with_rows", group_id=group.group_id, offsets=offsets)}
     open_states = [(row, was) for row, was in states if row.offset not in has_row]
     _finished(tx, group, sorted(row.offset for row, was in open_states if was.state is State.PUBLISHED))
     now = tx.now()
-    _waiting(tx, group, [pair for pair in open_states if _needs_row(pair[1])], now, one.by)
+    _waiting(tx, group, [pair for pair in open_states if _needs_row(*pair, group)], now, one.by)
     _dead(tx, group, lanes, [pair for pair in open_states if pair[1].state is State.DEAD], now, one.by)
 
 
-def _needs_row(was: Was) -> bool:
-    """Whether a waiting delivery has more to say than its event does."""
-    return was.state is State.PENDING and (was.attempts > 0 or was.error is not None or was.available_at is not None)
+def _taken_before(row: PlacedRow, before: set[Any], group: Group) -> bool:
+    """Whether an earlier batch had this event: an id that a source has twice keeps the state of its first entry."""
+    return row.event_id in before and row.created_at > group.created_at
+
+
+def _needs_row(row: PlacedRow, was: Was, group: Group) -> bool:
+    """Whether a waiting delivery has more to say than its event does, or lies where the group's ranges never come."""
+    if was.state is not State.PENDING:
+        return False
+    return was.attempts > 0 or bool(was.error) or was.available_at is not None or row.offset <= group.floor
 
 
 def _finished(tx: Transaction, group: Group, offsets: Sequence[int]) -> None:
@@ -145,7 +158,7 @@ def _waiting(tx: Transaction, group: Group, pairs: list[tuple[PlacedRow, Was]], 
     """Give waiting deliveries their rows; what was tried before belongs to an earlier life, so they may try again."""
     failures = {row.offset: _failure(was) for row, was in pairs}
     _make_rows(tx, group, pairs, failures, now, earlier=True)
-    tried = [row.offset for row, was in pairs if was.attempts > 0 or was.error is not None]
+    tried = [row.offset for row, was in pairs if was.attempts > 0 or was.error]
     if tried:
         tx.run("import.log_rows", group_id=group.group_id, offsets=tried, by=by, now=now)
     remember_kinds(tx, [one for one in failures.values() if one is not None], now)
@@ -213,7 +226,7 @@ def _make_rows(
 
 
 def _failure(was: Was) -> Failure | None:
-    return None if was.error is None else fingerprint.of_text(Reason.IMPORTED, codec.error_text(was.error))
+    return fingerprint.of_text(Reason.IMPORTED, codec.error_text(was.error)) if was.error else None
 
 
 def _unnamed() -> Failure:

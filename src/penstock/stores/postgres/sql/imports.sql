@@ -32,7 +32,7 @@ update penstock.import_groups set settled_upto = %(upto)s, done = %(done)s where
 
 -- name: import.known
 -- Events by id, with the bucket that decides their lane.
-select e.event_id, e.stream, e."offset", {{bucket(e.)}}::int as bucket
+select e.event_id, e.stream, e."offset", e.created_at, {{bucket(e.)}}::int as bucket
   from unnest(%(ids)s::uuid[]) as named(id)
  cross join lateral (select * from penstock.events where event_id = named.id offset 0) e;
 
@@ -81,8 +81,8 @@ insert into penstock.deliveries ({{row_columns}}, available_at, reason, updated_
 select {{row_of_event}}, 'PENDING', coalesce(e.available_at, %(now)s), 'imported', %(now)s
   from penstock.events e
  where {{in_range(e.)}}
-   and not exists (select 1 from penstock.import_ranges r
-                    where r.group_id = %(group_id)s and r.low < e."offset" and r.high >= e."offset")
+   and coalesce((select r.high from penstock.import_ranges r where r.group_id = %(group_id)s and r.low < e."offset"
+                  order by r.low desc limit 1), 0) < e."offset"  -- the nearest range alone: there may be very many
    and not {{has_row(%(group_id)s, e.)}};
 
 -- name: import.drop_ranges

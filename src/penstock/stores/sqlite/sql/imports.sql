@@ -32,7 +32,7 @@ update penstock_import_groups set settled_upto = :upto, done = :done where group
 
 -- name: import.known
 -- Events by id, with the bucket that decides their lane.
-select e.event_id, e.stream, e."offset", {{bucket(e.)}} as bucket
+select e.event_id, e.stream, e."offset", e.created_at, {{bucket(e.)}} as bucket
   from json_each(:ids) n cross join penstock_events e on e.event_id = n.value;
 
 -- name: import.with_rows
@@ -79,8 +79,8 @@ insert into penstock_deliveries ({{row_columns}}, available_at, reason, updated_
 select {{row_of_event}}, 'PENDING', coalesce(e.available_at, :now), 'imported', :now
   from penstock_events e indexed by penstock_events_stream
  where {{in_range(e.)}}
-   and not exists (select 1 from penstock_import_ranges r
-                    where r.group_id = :group_id and r.low < e."offset" and r.high >= e."offset")
+   and coalesce((select r.high from penstock_import_ranges r where r.group_id = :group_id and r.low < e."offset"
+                  order by r.low desc limit 1), 0) < e."offset"  -- the nearest range alone: there may be very many
    and not {{has_row(:group_id, e.)}};
 
 -- name: import.drop_ranges

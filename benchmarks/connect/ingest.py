@@ -1,4 +1,7 @@
-"""Ingest against the client's plain read of the same entries, acknowledgement included."""
+"""Ingest against the client's plain read of the same entries, acknowledgement included.
+
+And against `append_many` of the same events, which is as fast as they can be stored here, whatever reads them.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from benchmarks.appending import ORDER
 from benchmarks.measuring import Figure, overall
 from penstock.connect import KafkaTopic, ValkeyStream
 from penstock.core.codec import encode_json
+from penstock.core.limits import INGEST_BATCH
 from penstock.declare.ingest import Ingest
 from penstock.engine.ingest.engine import IngestEngine
 from tests.support.kafka_broker import KafkaBroker
@@ -38,17 +42,35 @@ def run(server: PostgresServer) -> list[Figure]:
     figures = []
     for origin in (valkey, kafka):
         with origin() as one:
-            plain, ours = [], []
+            plain, stored, ours = [], [], []
             for turn in range(TURNS + 1):
                 taken = one.plain(f"plain-{turn}")
+                appended_rate = appended(server, one.entries)
                 rate = ingested(server, one, f"ours-{turn}")
                 if turn:
                     plain.append(one.entries / taken)
+                    stored.append(appended_rate)
                     ours.append(rate)
-            detail = f"{overall(ours):,.0f} entries/s against {overall(plain):,.0f}"
-            what = f"ingest from {one.name} vs its client's plain read"
-            figures.append(Figure(what, overall(ours) / overall(plain), WANTED, detail=detail))
+            for against, rates, wanted in (
+                ("its client's plain read", plain, WANTED),
+                ("append_many of the same events", stored, None),
+            ):
+                detail = f"{overall(ours):,.0f} entries/s against {overall(rates):,.0f}"
+                ratio = overall(ours) / overall(rates)
+                figures.append(Figure(f"ingest from {one.name} vs {against}", ratio, wanted, detail=detail))
     return figures
+
+
+def appended(server: PostgresServer, count: int) -> float:
+    """Events a second that `append_many` stores, in batches as large as those of ingest."""
+    url = server.create_database()
+    events = [{"payload": {**ORDER, "id": n}, "type": "order", "ordering_key": str(n % 100)} for n in range(count)]
+    with penstock.open(url) as log:
+        log.append_many("entries", events[:INGEST_BATCH])
+        began = time.perf_counter()
+        for first in range(0, count, INGEST_BATCH):
+            log.append_many("entries", events[first : first + INGEST_BATCH])
+        return count / (time.perf_counter() - began)
 
 
 def ingested(server: PostgresServer, origin: Origin, group: str) -> float:
@@ -106,7 +128,9 @@ def kafka() -> Iterator[Origin]:
             left = entries - len(consumer.consume(1, 30))
             began = time.perf_counter()
             while left:
-                left -= len(consumer.consume(min(BATCH, left), 1))  # more would wait for the end of the second
+                found = consumer.consume(min(BATCH, left), 1)  # more would wait for the end of the second
+                left -= len([(one.key(), one.value()) for one in found])
+                consumer.commit(asynchronous=True)
             taken = time.perf_counter() - began
             consumer.close()
             return taken

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.connect import Webhook, verify_webhook
+from penstock.connect import Webhook, loop_thread, verify_webhook
 from penstock.connect.webhook.answer import result_of, seconds_of
 from penstock.connect.webhook.redirect import is_public
 from tests.support.messages import kinds, publish, trial_of
@@ -444,6 +444,7 @@ def test_a_name_that_means_another_address_a_moment_later(
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     monkeypatch.setattr(SelectorEventLoop, "sock_connect", sock_connect)
+    monkeypatch.setattr(loop_thread, "_new_loop", SelectorEventLoop)  # one that can be listened to
     with WebhookTarget() as other:
         target.answer = lambda request: Reply(307, {"Location": "http://rebind.example:8080/x"})
         result, _ = send(target)

@@ -168,11 +168,11 @@ class _Producer:
         from confluent_kafka import KafkaException
 
         produce, failed = self._producer.produce, self._failed
-        common: dict[tuple[str, str], tuple[Header, Header]] = {}  # headers that most messages share
+        type_ = content_type = None
         for message in messages:
-            kind = message.type, message.content_type
-            if (shared := common.get(kind)) is None:
-                shared = common[kind] = ("penstock-type", kind[0]), ("penstock-content-type", kind[1])
+            if message.type != type_ or message.content_type != content_type:
+                type_, content_type = message.type, message.content_type
+                shared = ("penstock-type", type_), ("penstock-content-type", content_type)
             headers: list[Header] = [("penstock-id", message.id), *shared]
             if message.headers:
                 headers += message.headers

@@ -311,3 +311,23 @@ class Events(Sequence[Event]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} events of {self.stream}>"
+
+
+class Chosen(Sequence[Event]):
+    """Some of the events of a batch, for one that most often needs their columns alone."""
+
+    def __init__(self, of: Events, indexes: Sequence[int]) -> None:
+        self.of = of
+        self.indexes = indexes
+
+    def __len__(self) -> int:
+        return len(self.indexes)
+
+    @overload
+    def __getitem__(self, place: int) -> Event: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Event]: ...
+    def __getitem__(self, place: int | slice) -> Event | Sequence[Event]:
+        if isinstance(place, slice):
+            return Chosen(self.of, self.indexes[place])
+        return Event(self.of, self.indexes[place])

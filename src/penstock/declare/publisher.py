@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from penstock.core.batch import Event
+from penstock.core.batch import Event, Events
 
 Headers = Sequence[tuple[str, str | bytes]]
 
@@ -52,11 +52,12 @@ OK = Result("ok")
 class Message:
     """What is sent of an event: everything except its metadata."""
 
-    __slots__ = ("_event", "content_type", "headers", "id", "key", "payload", "topic", "type")
+    __slots__ = ("_index", "_of", "content_type", "headers", "id", "key", "payload", "topic", "type")
 
     def __init__(
         self,
-        event: Event,
+        of: Events,
+        index: int,
         id: str,
         type: str,
         payload: bytes,
@@ -65,7 +66,8 @@ class Message:
         key: str | None,
         headers: Headers = (),
     ) -> None:
-        self._event = event
+        self._of = of
+        self._index = index
         self.id = id  # as it was given to `append`: a ULID stays a ULID; the same at every attempt
         self.type = type
         self.payload = payload  # the bytes that were appended
@@ -77,21 +79,21 @@ class Message:
     @property
     def stream(self) -> str:
         """The stream of the event."""
-        return self._event.stream
+        return self._of.stream
 
     @property
     def offset(self) -> int:
         """The position of the event in the log."""
-        return self._event.offset
+        return self._of.offsets[self._index]
 
     @property
     def created_at(self) -> datetime:
         """When the event was appended."""
-        return self._event.created_at
+        return Event(self._of, self._index).created_at
 
     def json(self) -> Any:
         """Decode the payload as JSON."""
-        return self._event.json()
+        return Event(self._of, self._index).json()
 
     def __repr__(self) -> str:
         return f"<Message {self.id} {self.type}>"

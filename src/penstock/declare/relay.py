@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.core.batch import Event
+from penstock.core.batch import Chosen, Event
 from penstock.core.signals import Permanent, RetryLater, Skipped, Unavailable
 from penstock.declare.load import Reference
 from penstock.declare.locate import reference_to_object
@@ -24,7 +24,10 @@ def plain_messages(events: Sequence[Event], topic: Any) -> list[Message] | None:
 
     Column by column: a relay spends most of its time here.
     """
-    of, indexes = events[0]._of, [event._index for event in events]
+    if isinstance(events, Chosen):
+        of, indexes = events.of, events.indexes
+    else:
+        of, indexes = events[0]._of, [event._index for event in events]
     first, last = indexes[0], indexes[-1] + 1
     if last - first != len(events):
         return None
@@ -32,7 +35,7 @@ def plain_messages(events: Sequence[Event], topic: Any) -> list[Message] | None:
         return None
     where = of.stream if topic is None else topic
     columns = (
-        events,
+        range(first, last),
         of.id_texts(first, last),
         of.event_types[first:last],
         of.payloads[first:last],
@@ -41,13 +44,15 @@ def plain_messages(events: Sequence[Event], topic: Any) -> list[Message] | None:
         of.ordering_keys[first:last],
     )
     return [
-        Message(event, id_text, kind, payload, content_type, where, partition_key or ordering_key)
-        for event, id_text, kind, payload, content_type, partition_key, ordering_key in zip(*columns, strict=True)
+        Message(of, index, id_text, kind, payload, content_type, where, partition_key or ordering_key)
+        for index, id_text, kind, payload, content_type, partition_key, ordering_key in zip(*columns, strict=True)
     ]
 
 
 class Relay:
     """Publishes the events of a group. Called with a list of events, like a batch handler."""
+
+    takes_chosen = True
 
     def __init__(self, publisher: Publisher, topic: Any = None, key: Any = None, headers: Any = None) -> None:
         if isinstance(publisher, type) or not callable(getattr(publisher, "publish", None)):
@@ -136,7 +141,9 @@ class Relay:
         headers: Headers = own_headers(event)
         if self._more is not None:
             headers = [*headers, *self._more(event)]
-        return Message(event, event.given_id, event.event_type, event.payload, event.content_type, topic, key, headers)
+        of, index = event._of, event._index
+        body, kind = event.payload, event.content_type
+        return Message(of, index, event.given_id, event.event_type, body, kind, topic, key, headers)
 
     def _publish(self, messages: Sequence[Message]) -> Sequence[Result] | None:
         try:

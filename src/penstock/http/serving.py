@@ -53,6 +53,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI) -> None:
         config = uvicorn.Config(
             app,
+            loop="asyncio",  # whatever else is installed: one loop, the one that is tested
             access_log=False,
             log_level="warning",
             server_header=False,

@@ -6,8 +6,8 @@ import io
 import ssl
 from collections.abc import Sequence
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from penstock.connect.webhook.place import Place
 
@@ -20,9 +20,8 @@ _IDLE_SECONDS = 30.0  # a connection that was not used for longer may be dead wi
 _NOT_OURS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")  # headers that the client would add
 
 
-_reused: ContextVar[bool] = ContextVar(
-    "reused", default=False
-)  # whether the request has a connection of an earlier one
+# Whether the request has a connection of an earlier one.
+_reused: ContextVar[bool] = ContextVar("reused", default=False)
 
 
 class Answer(NamedTuple):
@@ -66,7 +65,7 @@ class Connections:
         request = self._session.post(
             place.connected_to,
             data=body if len(body) < _LARGE else io.BytesIO(body),
-            headers=_headers(place, headers),
+            headers=_headers(place, tuple(headers)),
             allow_redirects=False,
             server_hostname=place.host if place.secure else None,
         )
@@ -95,8 +94,6 @@ class Connections:
 def _session(timeout: float, context: ssl.SSLContext | None) -> Any:
     import aiohttp
 
-    ages: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of connections, by what reads from them
-
     class Connector(aiohttp.TCPConnector):
         """Notes for each request whether its connection is new; the client's tracing would tell, too, but is slow."""
 
@@ -105,13 +102,15 @@ def _session(timeout: float, context: ssl.SSLContext | None) -> Any:
         async def connect(self, *given: Any, **options: Any) -> aiohttp.connector.Connection:
             while True:
                 connection = await super().connect(*given, **options)
-                age = ages.get(connection.protocol)
-                if age is None or age == self.age:
-                    break
+                protocol: Any = connection.protocol  # lives as long as the connection, and has room for a mark
+                age = getattr(protocol, "penstock_age", None)
+                if age is None:
+                    protocol.penstock_age = self.age
+                    return connection
+                if age == self.age:
+                    _reused.set(True)
+                    return connection
                 connection.close()
-            ages[connection.protocol] = self.age
-            _reused.set(age is not None)
-            return connection
 
     return aiohttp.ClientSession(
         connector=Connector(limit=0, ssl=context or True, keepalive_timeout=_IDLE_SECONDS),
@@ -123,8 +122,12 @@ def _session(timeout: float, context: ssl.SSLContext | None) -> Any:
     )
 
 
+@lru_cache(maxsize=64)
 def _headers(place: Place, headers: Sequence[Pair]) -> Any:
-    """Return headers as the client takes them; `ValueError` for bytes that are no text, which it cannot send."""
+    """Return headers as the client takes them; `ValueError` for bytes that are no text, which it cannot send.
+
+    Most requests have the same as the one before.
+    """
     from multidict import CIMultiDict
 
     made = [(name.decode(), value.decode()) for name, value in headers]
@@ -143,11 +146,12 @@ async def _read(answer: Any) -> Answer:
     """Read an answer, but not one without an end; the text of a success does not matter."""
     text = b""
     left = _READ
-    while left > 0 and (chunk := await answer.content.read(left)):
+    while left > 0 and not answer.content.at_eof() and (chunk := await answer.content.read(left)):
         text = (text + chunk)[:_KEPT]
         left -= len(chunk)
     if left <= 0:
         answer.close()
+    if 200 <= answer.status < 300:
+        return Answer(answer.status, {}, "")
     headers = {name.lower(): value for name, value in answer.raw_headers}
-    ok = 200 <= answer.status < 300
-    return Answer(answer.status, headers, "" if ok else text.decode(errors="replace"))
+    return Answer(answer.status, headers, text.decode(errors="replace"))

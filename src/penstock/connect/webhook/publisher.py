@@ -110,7 +110,8 @@ class _Client:
         unavailable: frozenset[int],
     ) -> None:
         self._most = most
-        self._free = asyncio.Semaphore(most)  # for all calls together
+        self._free = asyncio.Semaphore(most)  # places, for all calls together
+        self._queue = 0  # of those that wait for one
         self._connections = network()
         self._private = private
         self._secrets = [word for _, value in private for word in value.decode().split()]
@@ -127,17 +128,29 @@ class _Client:
         down: list[Result] = []
 
         async def work() -> None:
-            for place in places:
-                if not down:
-                    async with self._free:
-                        results[place] = await self._one(messages[place], request)
-                else:
-                    results[place] = down[0]  # the others would fail, too
-                if results[place].kind == "unavailable":
-                    down.append(results[place])
+            await self._take_place()
+            try:
+                for place in places:
+                    # If the target is down, the others would fail, too.
+                    results[place] = down[0] if down else await self._one(messages[place], request)
+                    if results[place].kind == "unavailable":
+                        down.append(results[place])
+                    if self._queue:
+                        self._free.release()
+                        await self._take_place()
+            finally:
+                self._free.release()
 
         await asyncio.gather(*(work() for _ in range(min(self._most, len(messages)))))
         return results
+
+    async def _take_place(self) -> None:
+        """Wait for one of the places. Whoever has one keeps it from message to message, as long as nobody waits."""
+        self._queue += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._queue -= 1
 
     async def _one(self, message: Message, request: Request) -> Result:
         try:
@@ -159,7 +172,8 @@ class _Client:
         """Send a request and follow its redirects. To another host goes nothing that is meant for the first."""
         place = first
         for _ in range(_REDIRECTS + 1):
-            sent = self._with_private(first, headers) if place.origin == first.origin else _impersonal(headers)
+            ours = place is first or place.origin == first.origin
+            sent = self._with_private(first, headers) if ours else _impersonal(headers)
             answer = await self._connections.post(place, sent, body)
             location = answer.headers.get(b"location")
             if answer.status not in _SAME_METHOD or location is None:
@@ -173,6 +187,8 @@ class _Client:
         return [*_impersonal(headers), *self._private, (b"authorization", first.authorization.encode())]
 
     def _result(self, answer: Answer, first: Place) -> Result:
+        if 200 <= answer.status < 300:
+            return OK
         after = answer.headers.get(b"retry-after")
         text = answer.text and _hidden(answer.text, [*first.secrets, *self._secrets])[:_SHOWN]
         return result_of(answer.status, None if after is None else after.decode("latin-1"), text, self._unavailable)

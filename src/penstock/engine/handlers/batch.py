@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from penstock.core.batch import Event
+from penstock.core.batch import Chosen, Event
 from penstock.core.event import parse_event_id
 from penstock.core.signals import Permanent, Unavailable, failure_of, is_a
 from penstock.declare.subscription import Handler, Subscription
@@ -114,7 +114,7 @@ class BatchRunner(Runner):
         for handler, indexes in self._by_handler(part, taken):
             context = self._begin(part, handler, indexes, slot)
             try:
-                events = [Event(part.events, index) for index in indexes]
+                events = _events(handler, part, indexes)
                 answer = handler.function(events) if context is None else handler.function(events, context)
                 errors = _errors(part, indexes, answer)
             except BaseException as error:  # SystemExit, too, is an outcome of the events
@@ -128,7 +128,7 @@ class BatchRunner(Runner):
             context = self._begin(part, handler, indexes, slot)
             limit = asyncio.timeout(self._policy.timeout_seconds)
             try:
-                events = [Event(part.events, index) for index in indexes]
+                events = _events(handler, part, indexes)
                 async with limit:
                     answer = await (handler.function(events) if context is None else handler.function(events, context))
                 errors = _errors(part, indexes, answer)
@@ -238,6 +238,13 @@ def _mark(part: Part, indexes: Indexes, mark: Mark) -> None:
         return
     for index in indexes:
         marks[base + index] = mark
+
+
+def _events(handler: Handler, part: Part, indexes: Indexes) -> Sequence[Event]:
+    """Return what a handler gets: a list, except for one of our own that does without an object for each event."""
+    if getattr(handler.function, "takes_chosen", False):
+        return Chosen(part.events, indexes)
+    return [Event(part.events, index) for index in indexes]
 
 
 def _errors(part: Part, indexes: Indexes, answer: Any) -> dict[int, BaseException | str]:

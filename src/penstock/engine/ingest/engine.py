@@ -9,6 +9,7 @@ from penstock.engine.foreground import Orders, run_engine
 from penstock.engine.maintenance import Engine
 from penstock.engine.outcome import Outcome
 from penstock.engine.run_row import running
+from penstock.engine.thread_switch import quick_turns
 from penstock.log.log import Log
 
 
@@ -38,5 +39,5 @@ class IngestEngine(Engine):
 def run_ingest(log: Log, ingests: Sequence[Ingest], *, until_drained: bool = False, app: str | None = None) -> Outcome:
     """Ingest until a signal or an operator stops it, or until drained."""
     orders = Orders()
-    with running(log, "ingest", [one.name for one in ingests], app, orders.obey):
+    with quick_turns(), running(log, "ingest", [one.name for one in ingests], app, orders.obey):
         return run_engine(IngestEngine(log, ingests, until_drained=until_drained), orders)

@@ -15,7 +15,7 @@ from penstock.connect.entry_columns import number_of, of_entries
 from penstock.connect.valkey import connect
 from penstock.core import limits
 from penstock.core.entry import Entry, first_id_of
-from penstock.core.entry_ids import EntryId, parse
+from penstock.core.entry_ids import EntryId, parse, parse_all
 from penstock.core.ingested import EntryBatch, Ingested
 from penstock.declare.source import RawEntries, SourceBatch
 from penstock.errors import InvalidSource, MissingDependency, SourceUnavailable
@@ -152,7 +152,7 @@ class ValkeyReader:
             return None
         self._size(kept)
         latest = began + self._options.min_idle_seconds / 2
-        ids = [parse(one[0]) for one in kept]
+        ids = parse_all(one[0] for one in kept)
         mark = EntryBatch(ids, lambda: _now() < latest, self._noted if kept else ())
         if kept:
             self._noted = []

@@ -38,6 +38,17 @@ def parse(text: str | bytes) -> EntryId:
     return EntryId._make(map(int, text.split(b"-") if isinstance(text, bytes) else text.split("-")))
 
 
+def parse_all(texts: Iterable[bytes]) -> list[EntryId]:
+    """Read many ids.
+
+    >>> parse_all([b"1526919030474-55", b"7-0"])
+    [EntryId(ms=1526919030474, n=55), EntryId(ms=7, n=0)]
+    """
+    joined = b"-".join(texts)
+    numbers = [*map(int, joined.split(b"-"))] if joined else []
+    return [*map(EntryId, numbers[::2], numbers[1::2])]
+
+
 def parse_key(key: bytes) -> EntryId:
     """Return the id that has this key."""
     return EntryId(int.from_bytes(key[:8], "big"), int.from_bytes(key[8:], "big"))

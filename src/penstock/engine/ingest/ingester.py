@@ -26,6 +26,11 @@ _MEANWHILE_SECONDS = 0.001  # the same, while something is being stored
 _NOTHING = Ingested()
 
 
+class _Next(NamedTuple):
+    batch: SourceBatch
+    made: Made
+
+
 class _Storing(NamedTuple):
     batch: SourceBatch
     done: Future[Ingested | None]
@@ -128,24 +133,25 @@ class Ingester:
             return
         self.drained = False
         made = self.ingest.made_of(reader.source, batch.entries)
-        if not self._settled(reader):
+        if not self._settled(reader, _Next(batch, made)):
             reader.overtaken(batch)  # it follows one that was not stored
-            return
-        self._storing = _Storing(batch, self._thread.submit(self._store, reader.source, batch, made))
-        if isinstance(batch.mark, FileBatch):  # what is to be read next depends on it
+        elif isinstance(batch.mark, FileBatch):  # what is to be read next depends on it
             self._settled(reader)
 
-    def _settled(self, reader: Reader) -> bool:
-        """Wait for what is being stored and acknowledge it; False if it was not stored."""
-        if self._storing is None:
-            return True
-        batch, done = self._storing.batch, self._stored()
+    def _settled(self, reader: Reader, following: _Next | None = None) -> bool:
+        """Wait for what is being stored, begin with what follows, and acknowledge; False if it was not stored."""
+        before = self._storing
+        done = _NOTHING if before is None else self._stored()
         if done is None:
-            if not self._stopping.is_set():
-                reader.overtaken(batch)
+            if before is not None and not self._stopping.is_set():
+                reader.overtaken(before.batch)
             return False
-        reader.acknowledge(batch, done)
-        reader.rest(idle=False)
+        if following is not None:
+            future = self._thread.submit(self._store, reader.source, following.batch, following.made)
+            self._storing = _Storing(following.batch, future)
+        if before is not None:
+            reader.acknowledge(before.batch, done)
+            reader.rest(idle=False)
         return True
 
     def _stored(self) -> Ingested | None:

@@ -91,7 +91,7 @@ def ingested(server: PostgresServer, origin: Origin, group: str) -> float:
 
 @contextmanager
 def valkey() -> Iterator[Origin]:
-    entries = 60_000
+    entries = 200_000
     with ValkeyServer(None, "--appendonly", "no") as server:
         client = server.client()
         pipeline = client.pipeline(transaction=False)

@@ -158,7 +158,7 @@ def error_text(error: Any) -> str:
     try:
         text = plain(error if isinstance(error, str) else str(error)) or type(error).__name__
     except BaseException:  # a user's class may raise anything
-        text = type(error).__name__
+        text = "an exception whose text cannot be made"
     if text.isascii() and len(text) <= ERROR_BYTES and "\x00" not in text:  # the common case
         return text
     cleaned = text.replace("\x00", "\\0").encode("utf-8", "backslashreplace")

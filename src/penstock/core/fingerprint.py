@@ -93,10 +93,7 @@ def _hash(code: str, kind: str, place: str, words: str) -> str:
 
 def _text(error: BaseException) -> str:
     """Return the text of an exception. A KeyError's text is only a key, which is meaningless without the class."""
-    try:
-        text = codec.error_text(error)
-    except BaseException:
-        return "an exception whose text cannot be made"
+    text = codec.error_text(error)
     return codec.error_text(f"KeyError: {text}") if type(error) is KeyError and error.args else text
 
 

@@ -11,6 +11,7 @@ from asyncio import SelectorEventLoop
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ import penstock
 from penstock.connect import Webhook, loop_thread, verify_webhook
 from penstock.connect.webhook.answer import result_of, seconds_of
 from penstock.connect.webhook.redirect import is_public
+from tests.support.certificates import contexts_for
 from tests.support.messages import kinds, publish, trial_of
 from tests.support.server_process import free_port
 from tests.support.waiting import wait_until
@@ -427,6 +429,20 @@ def test_a_name_that_means_another_address_a_moment_later(
     target: WebhookTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first look-up says public; the second would say private, but is never made."""
+    with WebhookTarget() as other:
+        asked, connected = public_for_once(monkeypatch, other)
+        target.answer = lambda request: Reply(307, {"Location": "http://rebind.example:8080/x"})
+        result, _ = send(target)
+        assert result.kind == "ok" and asked == ["rebind.example"]
+        assert connected == ["127.0.0.1", "93.184.215.14"]
+        assert [one.header("host") for one in other.requests] == ["rebind.example:8080"]
+
+
+def public_for_once(monkeypatch: pytest.MonkeyPatch, other: WebhookTarget) -> tuple[list[str], list[str]]:
+    """Let rebind.example:8080 be a public address that leads to another target, and private when it is asked for again.
+
+    Returns the names that are looked up, and the addresses that are connected to.
+    """
     asked: list[str] = []
     connected: list[str] = []
     real, connect = socket.getaddrinfo, SelectorEventLoop.sock_connect
@@ -445,12 +461,7 @@ def test_a_name_that_means_another_address_a_moment_later(
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     monkeypatch.setattr(SelectorEventLoop, "sock_connect", sock_connect)
     monkeypatch.setattr(loop_thread, "_new_loop", SelectorEventLoop)  # one that can be listened to
-    with WebhookTarget() as other:
-        target.answer = lambda request: Reply(307, {"Location": "http://rebind.example:8080/x"})
-        result, _ = send(target)
-        assert result.kind == "ok" and asked == ["rebind.example"]
-        assert connected == ["127.0.0.1", "93.184.215.14"]
-        assert [one.header("host") for one in other.requests] == ["rebind.example:8080"]
+    return asked, connected
 
 
 @pytest.mark.parametrize(
@@ -546,3 +557,40 @@ def test_closing_while_a_call_waits_ends_the_call(target: WebhookTarget) -> None
     thread.join(30)
     hold.set()
     assert results == [("unavailable", "ConnectionAbortedError")]
+
+
+# --- TLS --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.shows("R06")
+def test_requests_go_over_tls_to_whom_the_context_trusts(tmp_path: Path) -> None:
+    server, trusting = contexts_for(tmp_path, "127.0.0.1")
+    with WebhookTarget(tls=server) as target:
+        result, request = send(target, tls=trusting)
+        assert result.kind == "ok" and request.path == "/hook"
+
+
+@pytest.mark.shows("R06", "X09")
+@pytest.mark.parametrize("wrong", ["nobody vouches", "another name"])
+def test_whoever_cannot_show_who_he_is_gets_nothing(tmp_path: Path, wrong: str) -> None:
+    server, trusting = contexts_for(tmp_path, "127.0.0.1" if wrong == "nobody vouches" else "shop.example")
+    with WebhookTarget(tls=server) as target:
+        result, _ = send(target, tls=None if wrong == "nobody vouches" else trusting)
+        assert (result.kind, result.code, target.requests) == ("unavailable", "unreachable", [])
+
+
+@pytest.mark.shows("R06", "X09")
+@pytest.mark.parametrize("name", ["rebind.example", "93.184.215.14"])
+def test_after_a_redirect_the_certificate_is_that_of_the_name(
+    target: WebhookTarget, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    """The connection goes to the address that was looked up; who is there still has to be the one that was named."""
+    server, trusting = contexts_for(tmp_path, name)
+    with WebhookTarget(tls=server) as other:
+        public_for_once(monkeypatch, other)
+        target.answer = lambda request: Reply(307, {"Location": "https://rebind.example:8080/there"})
+        result, _ = send(target, tls=trusting)
+        if name == "rebind.example":
+            assert result.kind == "ok" and [one.path for one in other.requests] == ["/there"]
+        else:
+            assert (result.kind, other.requests) == ("unavailable", [])

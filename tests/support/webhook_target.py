@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,8 +40,11 @@ class Reply:
 class WebhookTarget:
     """Starts on `with`; `answer` decides on each request. After `down()`, `up()` listens on the same port again."""
 
-    def __init__(self, answer: Callable[[Request], Reply] = lambda request: Reply()) -> None:
+    def __init__(
+        self, answer: Callable[[Request], Reply] = lambda request: Reply(), tls: ssl.SSLContext | None = None
+    ) -> None:
         self.answer = answer
+        self.tls = tls
         self.requests: list[Request] = []
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
@@ -49,7 +53,7 @@ class WebhookTarget:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook"
+        return f"http{'' if self.tls is None else 's'}://127.0.0.1:{self.port}/hook"
 
     def up(self) -> None:
         target = self
@@ -78,6 +82,8 @@ class WebhookTarget:
 
         self._server = Server(("127.0.0.1", self.port), Handler)
         self.port = self._server.server_port
+        if self.tls is not None:
+            self._server.socket = self.tls.wrap_socket(self._server.socket, server_side=True)
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def down(self) -> None:

@@ -1,7 +1,7 @@
 """Plain entries as events, all at once: what `entry_fields` makes of them one by one, without an object for each.
 
-Whatever is not plain (headers, ids of its own, another type in the middle of a batch, what is to be rejected) makes the
-whole batch go the other way; so nothing is decided here that is not decided there.
+Whatever is not plain (headers, ids of its own, JSON beside other bytes, what is to be rejected) makes the whole batch
+go the other way; so nothing is decided here that is not decided there.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from penstock.core.lanes import bucket_of
 from penstock.core.limits import PAYLOAD_BYTES
 from penstock.errors import InvalidInput
 
-NUMBERS: Final = 1 << 62  # as many are in an id: see `first_id_of`
+_NUMBERS: Final = 1 << 62  # as many are in an id: see `first_id_of`
 _SEQUENCE_BITS: Final = 14  # of the number of an id within its millisecond
 _SEQUENCES: Final = 1 << _SEQUENCE_BITS
-_TIMES: Final = NUMBERS >> _SEQUENCE_BITS
+_TIMES: Final = _NUMBERS >> _SEQUENCE_BITS
 _Columns = Callable[[str, Sequence[Any]], EventColumns | None]
 
 

@@ -164,10 +164,14 @@ def _store(store: Store, work: Callable[[Transaction, Append], Ingested]) -> Ing
 
     Savepoints are left to the last: on SQLite they make an append ten times slower.
     """
+
+    def attempt(append: Append) -> Ingested:
+        return transact(store, lambda tx: work(tx, append))
+
     for append in (_append_new, _append):
         with suppress(IdTaken, DuplicateMismatch):
-            return transact(store, lambda tx, append=append: work(tx, append))  # type: ignore[misc]
-    return transact(store, lambda tx: work(tx, partial(_append, carefully=True)))
+            return attempt(append)
+    return attempt(partial(_append, carefully=True))
 
 
 def _append_new(tx: Transaction, made: Made, places: Collection[int]) -> Ingested:

@@ -133,18 +133,20 @@ class Ingester:
             return
         self.drained = False
         made = self.ingest.made_of(reader.source, batch.entries)
-        if not self._settled(reader, _Next(batch, made)):
-            reader.overtaken(batch)  # it follows one that was not stored
-        elif isinstance(batch.mark, FileBatch):  # what is to be read next depends on it
-            self._settled(reader)
+        if self._settled(reader, _Next(batch, made)) and isinstance(batch.mark, FileBatch):
+            self._settled(reader)  # what is to be read next depends on it
 
     def _settled(self, reader: Reader, following: _Next | None = None) -> bool:
-        """Wait for what is being stored, begin with what follows, and acknowledge; False if it was not stored."""
+        """Wait for what is being stored, begin with what follows, and acknowledge.
+
+        False if it was not stored; then what follows is not either, so that order is kept.
+        """
         before = self._storing
         done = _NOTHING if before is None else self._stored()
         if done is None:
-            if before is not None and not self._stopping.is_set():
-                reader.overtaken(before.batch)
+            for one in (before, following):
+                if one is not None and not self._stopping.is_set():
+                    reader.overtaken(one.batch)
             return False
         if following is not None:
             future = self._thread.submit(self._store, reader.source, following.batch, following.made)

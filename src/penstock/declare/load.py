@@ -53,7 +53,8 @@ def _module(place: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         if _NO_SESSION in str(error):  # Spark starts when all is checked, and tasks import the app without a session
             raise SparkAtImport(f"{place} needs a Spark session while it is imported: {error}.") from error
-        raise AppNotFound(f"{place} cannot be imported: {type(error).__name__}: {error}.") from error
+        why = str(error).rstrip(".")  # most of ours are sentences
+        raise AppNotFound(f"{place} cannot be imported: {type(error).__name__}: {why}.") from error
 
 
 def _import(name: str) -> ModuleType:

@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock.core import limits
 from penstock.engine.local.engine import LocalEngine
-from penstock.engine.retention import Retention
+from penstock.engine.rounds import rounds
 from penstock.log import tally
 from penstock.testing import VirtualClock
 from tests.support.job_engine import job_engine, job_type
@@ -398,7 +398,7 @@ def test_an_engine_whose_role_may_not_remove_goes_on(
     with role_of("worker", postgres_log_url) as (url, owner), penstock.open(url) as log:
         user = url.partition("://")[2].partition("@")[0]
         owner.execute(f"revoke execute on function penstock.remove_jobs(integer, bigint[], bigint, bigint) from {user}")
-        retention = Retention(log, 0.0)
+        [retention] = [one for one in rounds(log, 0.0) if one.name == "remove finished jobs"]
         for _ in range(2):
             retention.tick()
     assert caplog.text.count("this role may not remove finished jobs") == 1

@@ -13,7 +13,7 @@ from penstock.engine.drain import Drained, Served
 from penstock.engine.ingest.counters import IngestCounters
 from penstock.engine.ingest.ingester import Ingester
 from penstock.engine.outage import try_once
-from penstock.engine.retention import Retention
+from penstock.engine.rounds import rounds
 from penstock.log.log import Log
 
 _REAP_SECONDS = 5.0
@@ -120,14 +120,15 @@ class Engine(ABC):
 
     def _keep(self) -> None:
         next_reap, next_look = time.monotonic() + _REAP_SECONDS, 0.0
-        retention = Retention(self._log, self.retention_seconds)
+        background = rounds(self._log, self.retention_seconds)
         try:
             while any(thread.is_alive() for thread in self._threads) and not self._stopping.wait(self.tick):
                 self._tick()
                 if time.monotonic() >= next_reap:
                     self._reap()
                     next_reap = time.monotonic() + _REAP_SECONDS
-                retention.tick()
+                for one in background:
+                    one.tick()
                 if self._until_drained and time.monotonic() >= next_look:
                     read = all(one.drained for one in self._ingesters)
                     if read and self._may_be_drained() and self._left.look():

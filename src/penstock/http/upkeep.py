@@ -1,7 +1,4 @@
-"""What the log needs somebody to do now and then, where only HTTP workers are.
-
-Submit scheduled jobs, reap, and remove finished jobs.
-"""
+"""What the log needs somebody to do now and then, where only HTTP workers are: schedules, reap, and the rounds."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from penstock.engine.outage import try_once
-from penstock.engine.retention import Retention
+from penstock.engine.rounds import rounds
 from penstock.log.log import Log
 
 logger = logging.getLogger("penstock")
@@ -44,13 +41,14 @@ class Upkeep:
 
     def _run(self) -> None:
         next_reap = 0.0
-        retention = Retention(self._log, self._reap_seconds)
+        background = rounds(self._log, self._reap_seconds)
         while not self._stopping.wait(self._tick_seconds):
             self._try(self._log.tick_schedules, "schedules")
             if time.monotonic() >= next_reap:
                 self._try(self._log.reap, "reap")
                 next_reap = time.monotonic() + self._reap_seconds
-            self._try(retention.tick, "retention")
+            for one in background:
+                one.tick()
 
     def _try(self, do: Callable[[], Any], name: str) -> None:
         """Do one thing. What goes wrong is said once, and does not keep the other thing from being done."""

@@ -1,0 +1,1 @@
+"""The archive: events of a stream as Parquet files, with a manifest."""

@@ -1,0 +1,59 @@
+"""What the log needs somebody to do now and then. Engines and `penstock serve` do it beside their own work.
+
+Any number of processes may: each round is a short transaction of its own that takes turns with the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.engine.outage import try_once
+from penstock.errors import PermissionDenied
+from penstock.log.log import Log
+
+logger = logging.getLogger("penstock")
+
+
+@dataclass(slots=True)
+class Round:
+    """Something to do every few seconds, or at once while `do` returns that there is more."""
+
+    name: str
+    every_seconds: float
+    do: Callable[[], bool]
+    next_at: float = field(default_factory=time.monotonic)
+    refused: bool = False
+    trouble: str = ""  # the last one, which is said once
+
+    def tick(self) -> None:
+        """Do it if it is time. An outage leaves it to the next time; nothing that goes wrong here stops an engine."""
+        if self.refused or time.monotonic() < self.next_at:
+            return
+        self.next_at = time.monotonic() + self.every_seconds
+        try:
+            try_once(self._once, self.name)
+        except PermissionDenied as error:  # a role of its own making; the others may
+            self.refused = True
+            logger.warning("this role may not %s, and leaves it to others: %s", self.name, error.message)
+        except Exception as error:
+            self._say(f"{self.name}: {type(error).__name__}: {error}")
+
+    def _say(self, words: str) -> None:
+        if words != self.trouble:
+            self.trouble = words
+            logger.warning("%s", words)
+
+    def _once(self) -> None:
+        if self.do():
+            self.next_at = 0.0
+
+
+def rounds(log: Log, retention_seconds: float) -> list[Round]:
+    """Return everything that is to be done around a log."""
+    found = [Round("remove finished jobs", retention_seconds, lambda: log.remove_finished_jobs().more)]
+    for one in found:
+        one.next_at += one.every_seconds
+    return found

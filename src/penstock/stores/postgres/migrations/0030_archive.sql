@@ -1,0 +1,1 @@
+-- Retention policies, archives, and erased payloads.

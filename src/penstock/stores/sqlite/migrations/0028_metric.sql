@@ -1,0 +1,1 @@
+-- Numbers over time: what groups did in every minute.

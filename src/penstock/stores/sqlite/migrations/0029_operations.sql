@@ -1,0 +1,1 @@
+-- Operations on many deliveries: stored, resumable, audited.

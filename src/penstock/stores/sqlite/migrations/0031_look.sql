@@ -1,0 +1,1 @@
+-- Indexes for pages that look at the log.

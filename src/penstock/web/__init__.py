@@ -1,0 +1,1 @@
+"""The dashboard: pages over the log, for `penstock serve` and for other ASGI applications."""

@@ -63,7 +63,7 @@ def window(now: datetime, since: datetime | None, until: datetime | None, step_s
     end = now if until is None else min(until, now)
     begin = (end if until is None else until) - timedelta(hours=1) if since is None else since
     if begin >= now:
-        raise InvalidInput("since lies in the future.")
+        raise InvalidInput("since must lie in the past.")
     if begin >= end:
         raise InvalidInput("until must lie after since.")
     if begin < now - timedelta(days=limits.METRIC_DAYS):
@@ -86,7 +86,7 @@ def recent(now: datetime, since: datetime | None, points: int) -> Window:
     """Return as many buckets up to the last complete minute; they reach back to `since` or a little further."""
     begin = now - timedelta(hours=1) if since is None else since
     if begin >= now:
-        raise InvalidInput("since lies in the future.")
+        raise InvalidInput("since must lie in the past.")
     least = max(1, -((begin - now) // timedelta(seconds=points)))  # rounded up
     for width in (MINUTE, TEN_MINUTES, HOUR):
         step = -(-least // width) * width

@@ -66,6 +66,8 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
         Sample("GET", events, "read", f"/v1/streams/{STREAM}/events?limit=2"),
         Sample("GET", events + "/{event_id}", "read", f"/v1/streams/{STREAM}/events/{facts['dead']}"),
         Sample("GET", groups, "read", f"/v1/streams/{STREAM}/groups"),
+        Sample("GET", "/v1/streams/{stream}/series", "read", f"/v1/streams/{STREAM}/series?step=120"),
+        Sample("GET", one + "/series", "read", f"{group}/series"),
         Sample("GET", one + "/deliveries", "read", f"{group}/deliveries?state=DEAD"),
         Sample("GET", one + "/deliveries/{event_id}", "read", f"{group}/deliveries/{facts['dead']}"),
         Sample(

@@ -14,6 +14,7 @@ from penstock.http.answers import CLAIMED, DELIVERY, EVENT, JOB
 from penstock.log.deliveries import Attempt, DeliveryRecord
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.runs import RunInfo
+from penstock.log.series import Point, Series
 from penstock.log.stats import GroupStats, JobTypeStats, StreamStats
 
 Schema = dict[str, Any]
@@ -94,6 +95,8 @@ def components() -> dict[str, Schema]:
         "GroupStats": an_object(**group_stats, optional=totals),
         "StreamStats": an_object(**_of(StreamStats)),
         "JobTypeStats": an_object(**_of(JobTypeStats)),
+        "Series": an_object(**_of(Series, "stream group since until step_seconds"), points=many("Point")),
+        "Point": an_object(**_of(Point)),
     }
 
 

@@ -21,6 +21,7 @@ from penstock.log import (
     bindings,
     cancel,
     change_group,
+    changes,
     checks,
     circuit,
     claim_once,
@@ -49,6 +50,7 @@ from penstock.log import (
 )
 from penstock.log.bookkeeping import Bookkeeping
 from penstock.log.cancel import Cancelled
+from penstock.log.changes import Newest
 from penstock.log.circuit import OpenCircuit
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
@@ -496,6 +498,14 @@ class Log:
     def repair(self, *, by: str | None = None) -> Repaired:
         """Make a log writable again after a restore or a failover: raise sequences, end open leases."""
         return repair(self.store, by)
+
+    def newest(self) -> Newest:
+        """Return what is newest of events, leases, audit and runs, to see whether anything has changed. Cheap."""
+        return changes.newest(self.store)
+
+    def shown_sql(self, block: str, **params: Any) -> str:
+        """Return a query of the pages as this database understands it, to be copied and run."""
+        return self.store.shown(block, params)
 
     # --- jobs ----------------------------------------------------------------------------------------------------
 

@@ -25,10 +25,10 @@ content, and a disclosure with the SQL and the curl that give the same numbers. 
 route of the service: `view.curl("/v1/streams/orders/groups")`. Tests run both. A panel with `live=True` is replaced
 when one of the page's topics has changed; rows with `data-row="…"` keep their place while somebody points at them.
 
-**An action** is an `Action` in the module's `ACTIONS`: a name, the scope it needs, its fields, `plan` (the dry run: what
-would happen, how many, up to which moment) and `run`. `actions.py` and `action.html` are the dialog of all of them: dry
-run, cutoff, reason, above 1,000 the typed name of the group, then POST, redirect, GET; the log writes the audit. In a
-template: `{{ parts.act(view, "pause", stream=…, group=…) }}`.
+**An action** is an `Action` in the module's `ACTIONS`: a name, the scope it needs, its fields, `plan` (the dry run:
+what would happen, how many, up to which moment) and `run`. `actions.py` and `action.html` are the dialog of all of
+them: dry run, cutoff, reason, above 1,000 the typed name of the group, then POST, redirect, GET; the log writes the
+audit. In a template: `{{ parts.act(view, "pause", "pause", stream=…, group=…) }}`.
 
 **A chart** is SVG made here, by `charts.py`. Numbers, ages and times are written by the filters in `words.py`.
 """

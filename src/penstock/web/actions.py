@@ -1,4 +1,4 @@
-"""Actions: one dialog for all of them. Dry run, cutoff, reason, and above 1,000 the typed name; then POST and redirect."""
+"""Actions: one dialog for all of them. Dry run, cutoff, reason, above 1,000 the typed name; then POST and redirect."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from penstock.core.access import Access
 from penstock.errors import CrossSite, TooLarge
 
-Authorize = Callable[[Request], "Access | None | Awaitable[Access | None]"]
+Authorize = Callable[[Request], "Access | Awaitable[Access | None] | None"]
 Failed = Callable[[Request, Exception], Awaitable[Response]]
 STATIC: Final = "/-/static/"
 LOGIN: Final = "/login"

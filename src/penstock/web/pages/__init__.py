@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 from penstock.web.actions import Action
 from penstock.web.page import Page
-from penstock.web.pages import overview
+from penstock.web.pages import group, overview, stream, system
 
-_MODULES = (overview,)
+_MODULES = (overview, stream, group, system)
 PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
 ACTIONS: dict[str, Action] = {action.name: action for module in _MODULES for action in module.ACTIONS}
 

@@ -15,6 +15,7 @@ from penstock.errors import PermissionDenied
 from penstock.log.log import Log
 
 logger = logging.getLogger("penstock")
+OPERATION_SECONDS = 1.0  # between two looks for stored operations
 
 
 @dataclass(slots=True)
@@ -53,7 +54,10 @@ class Round:
 
 def rounds(log: Log, retention_seconds: float) -> list[Round]:
     """Return everything that is to be done around a log."""
-    found = [Round("remove finished jobs", retention_seconds, lambda: log.remove_finished_jobs().more)]
+    found = [
+        Round("remove finished jobs", retention_seconds, lambda: log.remove_finished_jobs().more),
+        Round("run operations", OPERATION_SECONDS, log.run_operations),
+    ]
     for one in found:
         one.next_at += one.every_seconds
     return found

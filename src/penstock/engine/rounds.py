@@ -53,7 +53,10 @@ class Round:
 
 def rounds(log: Log, retention_seconds: float) -> list[Round]:
     """Return everything that is to be done around a log."""
-    found = [Round("remove finished jobs", retention_seconds, lambda: log.remove_finished_jobs().more)]
+    found = [
+        Round("remove finished jobs", retention_seconds, lambda: log.remove_finished_jobs().more),
+        Round("apply retention", retention_seconds, lambda: log.apply_retention().more),
+    ]
     for one in found:
         one.next_at += one.every_seconds
     return found

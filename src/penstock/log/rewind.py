@@ -38,7 +38,10 @@ def _rewind(
     target = positions.offset_of(tx, stream, to)
     pruned = tx.one("rewind.pruned", stream=stream)
     if pruned is not None and target < pruned.upto:
-        raise Pruned(f"Events of {stream!r} up to offset {pruned.upto} were pruned, and {target} is below that.")
+        said = f"Events of {stream!r} up to offset {pruned.upto} were pruned, and {target} is below that."
+        if tx.one("archive.covered", stream=stream) is not None:
+            said += f" They are archived: `penstock restore {stream}` puts them back."
+        raise Pruned(said)
     now = tx.now()
     rows: list[CursorRow] = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
     if dry_run and (known := stats.passed_above(tx, group, rows, target)) is not None:

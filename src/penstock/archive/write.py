@@ -1,8 +1,8 @@
 """Archive a stream: Spark reads its events and writes Parquet files, which count once the log lists them.
 
 A folder is written under a hidden name with a manifest in it; on disk it then gets its name by one rename, in object
-storage, where that would be a copy, it keeps the hidden one. At last one transaction lists its files. Whoever was killed
-leaves a record of what was begun, and the next call completes it: files that no manifest names are dropped.
+storage, where that would be a copy, it keeps the hidden one. At last one transaction lists its files. Whoever was
+killed leaves a record of what was begun, and the next call completes it: files that no manifest names are dropped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -88,7 +88,9 @@ def _complete(log: Log, spark: Any, place: Place, one: Archive) -> Archive:
     if found is None:
         hidden = f"{parent}/_{name}-{uuid.uuid4().hex[:8]}"
         files = list(_write(log, spark, place, one, hidden))
-        place.write(f"{hidden}/{MANIFEST}", record.manifest(one, _below(files, hidden, _named(place, parent, name, hidden))))
+        place.write(
+            f"{hidden}/{MANIFEST}", record.manifest(one, _below(files, hidden, _named(place, parent, name, hidden)))
+        )
         found = _give_name(place, parent, name, hidden)
     done = record.finish(log.store, one, found, record.read_manifest(place, found))
     assert done.folder is not None
@@ -103,9 +105,8 @@ def _named(place: Place, parent: str, name: str, hidden: str) -> str:
 
 def _finished(place: Place, parent: str, name: str) -> str | None:
     """Return the folder of an archive that was written completely by somebody who then died."""
-    if place.on_disk:
-        if place.exists(f"{parent}/{name}/{MANIFEST}"):
-            return f"{parent}/{name}"
+    if place.on_disk and place.exists(f"{parent}/{name}/{MANIFEST}"):
+        return f"{parent}/{name}"
     for hidden in _hidden(place, parent, name):
         if place.exists(f"{hidden}/{MANIFEST}"):
             return _give_name(place, parent, name, hidden)
@@ -134,8 +135,6 @@ def _drop_others(place: Place, parent: str, name: str, counts: str) -> None:
 
 def _below(files: list[ArchiveFile], hidden: str, folder: str) -> list[ArchiveFile]:
     """Return the files with their paths in the folder that they will be found in."""
-    from dataclasses import replace
-
     return [replace(file, path=f"{folder}{file.path.removeprefix(hidden)}") for file in files]
 
 
@@ -153,6 +152,7 @@ def _write(log: Log, spark: Any, place: Place, one: Archive, hidden: str) -> Ite
     events = session.read.format("penstock").options(url=url, **options).load()
     if place.on_disk:
         events.write.options(compression=COMPRESSION, **_QUIET).parquet(place.path(hidden))
+        place.make(hidden)  # of no events Spark may make none
         paths = [path for path in place.listed(hidden) if path.endswith(".parquet")]
     else:
         place.make(hidden)

@@ -70,3 +70,7 @@ select 1 as found from penstock.archives where stream = %(stream)s and state = '
 -- name: archive.file
 -- Whether a file is one of an archive's, and was not replaced.
 select 1 as found from penstock.archive_files where archive_id = %(archive_id)s and path = %(path)s;
+
+-- name: archive.reach
+-- Up to where a stream is archived, anywhere.
+select max(high) as upto from penstock.archives where stream = %(stream)s and state = 'done';

@@ -69,3 +69,7 @@ select 1 as found from penstock_archives where stream = :stream and state = 'don
 -- name: archive.file
 -- Whether a file is one of an archive's, and was not replaced.
 select 1 as found from penstock_archive_files where archive_id = :archive_id and path = :path;
+
+-- name: archive.reach
+-- Up to where a stream is archived, anywhere.
+select max(high) as upto from penstock_archives where stream = :stream and state = 'done';

@@ -1,8 +1,8 @@
 """Apply the policies of streams: remove what is old enough and finished, in short transactions.
 
 A policy says itself when it is worth a look, so that a round with nothing to do is one look-up. From the left, a batch
-at a time, events are removed as far as every group has finished; what has to stay (a dead letter, an event that is
-retried) is passed, and looked at again in the next pass. A batch in which everything stays locks nothing.
+at a time, events are removed as far as every group has got; what has to stay (a dead letter, an event that is retried)
+is passed, and looked at again in the next pass. A batch in which everything stays locks nothing.
 """
 
 from __future__ import annotations
@@ -75,18 +75,17 @@ def _step(tx: Transaction, stream: str) -> Expired:
         _drop_leases(tx, stream, swept)
         swept, passed_at = 0, now
     dead_before = None if policy.keep_dead is None else now - timedelta(seconds=policy.keep_dead)
-    batch = _Expiry(stream, _upto(tx, policy), dead_before=dead_before, at=swept)
-    removed = _remove_batch(tx, batch, now) if batch.at < batch.upto else 0
-    more = batch.at < batch.upto
+    batch = _Expiry(stream, may_go_upto(tx, policy), dead_before=dead_before, at=swept)
+    removed, more = _remove_batch(tx, batch, now)
     if removed and not more:
-        thin(tx, stream, batch.upto)
+        thin(tx, stream, batch.at)
     next_at = now if more else now + _between(policy.keep, 100, limits.RETENTION_LOOK_SECONDS)
     tx.run("policy.went", stream=stream, swept=batch.at, passed_at=passed_at, next_at=next_at)
     return Expired(removed, more)
 
 
-def _remove_batch(tx: Transaction, batch: _Expiry, now: datetime) -> int:
-    """Remove the next batch, up to what is held; returns how many events went, and moves on."""
+def _remove_batch(tx: Transaction, batch: _Expiry, now: datetime) -> tuple[int, bool]:
+    """Remove the next batch, up to what is held or not finished; returns how many events went, and if there is more."""
     whole = batch.upto
     for hold in tx.rows("policy.holds", stream=batch.stream, now=now):
         if hold.low <= batch.at < hold.high:
@@ -94,23 +93,30 @@ def _remove_batch(tx: Transaction, batch: _Expiry, now: datetime) -> int:
         elif batch.at < hold.low < batch.upto:
             batch.upto = int(hold.low)
             break
-    removed = 0
+    if batch.at >= batch.upto:
+        return 0, batch.at < whole
+    waits = first_unfinished(tx, batch.stream, batch.at, batch.upto)
+    if waits is not None:
+        whole = batch.upto = min(batch.upto, max(batch.at, int(waits.upto)))
+    removed, high = 0, batch.at
     if batch.at < batch.upto:
         high, _, types = batch.examine(tx, groups.every(tx, batch.stream))
         if types:
             removed, high = batch.remove_next(tx)
-        batch.at = high
-    batch.upto = whole
-    return removed
+    batch.at = high
+    return removed, high < whole
 
 
-def _upto(tx: Transaction, policy: Row) -> int:
-    """Return up to where events may go: old enough, finished by every group, archived if they must be."""
+def may_go_upto(tx: Transaction, policy: Row) -> int:
+    """Return up to where events are old enough, and archived if they must be."""
     upto = old_enough(tx, policy.stream, policy.keep)
-    last = tx.one("policy.finished", stream=policy.stream)
-    if last is not None and last.upto is not None:
-        upto = min(upto, int(last.upto))
     return upto if policy.archive is None else min(upto, archived_upto(tx, policy.stream, policy.archive))
+
+
+def first_unfinished(tx: Transaction, stream: str, low: int, high: int) -> Row | None:
+    """Return which group has not finished the next batch of events above `low`, and up to where it has."""
+    last = tx.one("source.nth", stream=stream, low=low, high=high, skip=limits.PRUNE_BATCH - 1)
+    return tx.one("policy.waits", stream=stream, low=low, high=high if last is None else int(last.offset))
 
 
 def old_enough(tx: Transaction, stream: str, keep: float) -> int:

@@ -88,15 +88,15 @@ def _of(tx: Transaction, row: Row) -> RetentionPolicy:
 
 def _waits_for(tx: Transaction, row: Row) -> str | None:
     """Return what keeps the next event that is old enough: a group that has not got that far, or the archive."""
-    from penstock.log.retention.apply import old_enough
+    from penstock.log.retention.apply import first_unfinished, old_enough
 
     upto = old_enough(tx, row.stream, row.keep)
-    last = tx.one("policy.finished", stream=row.stream)
-    if last is not None and last.upto < upto and _has_events(tx, row.stream, int(last.upto), upto):
-        return str(last.group_name)
+    group = first_unfinished(tx, row.stream, int(row.swept), upto)
+    if group is not None:
+        return str(group.group_name)
     if row.archive is not None:
         archived = archived_upto(tx, row.stream, row.archive)
-        if archived < upto and _has_events(tx, row.stream, archived, upto):
+        if archived < upto and tx.one("source.nth", stream=row.stream, low=archived, high=upto, skip=0) is not None:
             return "archive"
     return None
 
@@ -105,7 +105,3 @@ def archived_upto(tx: Transaction, stream: str, place: str) -> int:
     """Return up to where a stream is archived in a place."""
     row = tx.one("policy.archived", stream=stream, place=place)
     return 0 if row is None or row.upto is None else int(row.upto)
-
-
-def _has_events(tx: Transaction, stream: str, low: int, high: int) -> bool:
-    return tx.one("source.nth", stream=stream, low=low, high=high, skip=0) is not None

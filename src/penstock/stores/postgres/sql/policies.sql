@@ -28,16 +28,34 @@ update penstock.retention set swept = %(swept)s, passed_at = %(passed_at)s, next
 -- Up to where a stream is archived in a place.
 select max(high) as upto from penstock.archives where stream = %(stream)s and place = %(place)s and state = 'done';
 
--- name: policy.finished
--- How far every group has finished everything that has no row of its own, and which group is the last.
-select g.group_name, least(c.upto, r.upto, o.upto) as upto
-  from penstock.groups g
- cross join lateral (select min(l.cursor) as upto from penstock.lane l where l.group_id = g.group_id) c
- cross join lateral (select min(r.low) as upto from penstock.returned r where r.group_id = g.group_id) r
- cross join lateral (select min(o.low) as upto from penstock.open_lease o
-                      where o.group_id = g.group_id and o.offsets is null) o
- where g.stream = %(stream)s
- order by 2 limit 1;
+-- name: policy.waits
+-- Up to where every group has finished what has no row of its own, in a stretch, and which group has not got further: what it
+-- has not claimed yet, ranges that came back, and open leases.
+with mine as materialized (
+  select group_id, group_name from penstock.groups where stream = %(stream)s
+), lanes as materialized (
+  select group_id, lane, lanes, cursor from penstock.lane where stream = %(stream)s
+)
+select group_name, upto from (
+  select g.group_name, k."offset" - 1 as upto from mine g
+   cross join lateral (
+         select e."offset"
+           from (select "offset", event_type, headers, {{bucket()}} as bucket from penstock.events
+                  where stream = %(stream)s and "offset" <= %(high)s
+                    and "offset" > greatest(%(low)s, (select min(l.cursor) from lanes l where l.group_id = g.group_id))
+                  order by stream, "offset") e
+           join lanes l on l.group_id = g.group_id and e.bucket * l.lanes / 256 = l.lane and e."offset" > l.cursor
+           join penstock.binding_span b on b.group_id = g.group_id and e."offset" > b.low and e."offset" <= b.high
+          where {{bound(e.)}}
+          order by e."offset" limit 1) k
+  union all
+  select g.group_name, r.low from mine g join penstock.returned r on r.group_id = g.group_id
+   where r.low < %(high)s and r.high > %(low)s
+  union all
+  select g.group_name, o.low from mine g
+   cross join lateral (select * from penstock.open_lease l where l.group_id = g.group_id and l.offsets is null offset 0) o
+   where o.low < %(high)s and o.high > %(low)s) unfinished
+ order by upto limit 1;
 
 -- name: policy.holds
 -- Restored events that are to stay.

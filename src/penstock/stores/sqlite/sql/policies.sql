@@ -28,17 +28,28 @@ update penstock_retention set swept = :swept, passed_at = :passed_at, next_at = 
 -- Up to where a stream is archived in a place.
 select max(high) as upto from penstock_archives where stream = :stream and place = :place and state = 'done';
 
--- name: policy.finished
--- How far every group has finished everything that has no row of its own, and which group is the last.
+-- name: policy.waits
+-- Up to where every group has finished what has no row of its own, in a stretch, and which group has not got further: what it
+-- has not claimed yet, ranges that came back, and open leases.
+with lanes as materialized (
+  select group_id, group_name, lane, lanes, cursor from penstock_lane where stream = :stream
+)
 select group_name, upto from (
-  select group_name, cursor as upto from penstock_lane where stream = :stream
+  select l.group_name, min(e."offset") - 1 as upto
+    from penstock_events e indexed by penstock_events_stream
+   cross join lanes l on {{in_lane(e., l.)}} and e."offset" > l.cursor
+   cross join penstock_binding_span b on b.group_id = l.group_id and e."offset" > b.low and e."offset" <= b.high
+   where e.stream = :stream and e."offset" > max(:low, (select min(cursor) from lanes)) and e."offset" <= :high
+     and {{bound(b.binding, e.)}}
+   group by l.group_name
   union all
   select g.group_name, r.low from penstock_groups g join penstock_returned r on r.group_id = g.group_id
-   where g.stream = :stream
+   where g.stream = :stream and r.low < :high and r.high > :low
   union all
   select g.group_name, l.low from penstock_groups g
    cross join penstock_leases l indexed by penstock_leases_open on l.group_id = g.group_id
-   where g.stream = :stream and l.outcome is null and l.offsets is null)
+   where g.stream = :stream and l.outcome is null and l.offsets is null and l.low < :high and l.high > :low)
+ where upto is not null
  order by upto limit 1;
 
 -- name: policy.holds

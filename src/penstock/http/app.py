@@ -20,6 +20,7 @@ from penstock.http import (
     leases,
     operators,
     problems,
+    retention,
     runs,
     schedules,
 )
@@ -41,6 +42,7 @@ _ROUTERS: Final = (
     jobs.router,
     schedules.router,
     inspection.router,
+    retention.router,
     runs.router,
 )
 

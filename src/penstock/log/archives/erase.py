@@ -16,7 +16,7 @@ import orjson
 
 from penstock.core.codec import JSON, decode_object
 from penstock.core.event import ERASED, check_text, parse_event_id
-from penstock.errors import ArchiveUnavailable, InFlight, MissingField, PenstockError, UnknownEvent
+from penstock.errors import ArchiveDamaged, ArchiveUnavailable, InFlight, MissingField, PenstockError, UnknownEvent
 from penstock.log import audit, checks
 from penstock.log.archives import files, record
 from penstock.log.archives.files import ArchiveFile, PlacedFile
@@ -113,7 +113,10 @@ def _search(store: Store, known: uuid.UUID, row: Row | None) -> tuple[set[tuple[
     places: dict[str, Place] = {}
     for stream, one in placed:
         place = places.setdefault(one.place, Place(one.place))
-        there = files.find_event(one, place, str(known))
+        try:
+            there = files.find_event(one, place, str(known))
+        except FileNotFoundError as error:
+            raise ArchiveDamaged(f"{one.place}/{one.file.path} is gone.") from error
         if there is not None:
             offset, metadata = there
             found.append(_Found(one, stream, offset, ERASED in decode_object(metadata)))

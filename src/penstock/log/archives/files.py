@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from penstock.errors import ArchiveDamaged
+from penstock.errors import ArchiveDamaged, ArchiveUnavailable
 from penstock.log.archives.places import Place, to_disk
 
 SCHEMA_VERSION: Final = 1  # of the columns of a file
@@ -182,8 +182,15 @@ def copy_erased(
 
 @contextmanager
 def _opened(one: PlacedFile, place: Place) -> Iterator[Any]:
-    """Open a file; `ArchiveDamaged` if it is not the one that was archived."""
-    with place.files.open_input_file(place.path(one.file.path)) as source:
-        if _footer(source) != (one.file.footer_sha256, one.file.bytes):
-            raise ArchiveDamaged(f"{place.path(one.file.path)} is not the file that was archived.")
+    """Open a file; `ArchiveDamaged` if it is not the one that was archived, `FileNotFoundError` if there is none."""
+    path = place.path(one.file.path)
+    try:
+        source = place.files.open_input_file(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ArchiveUnavailable(f"{path} cannot be read: {error}.") from error
+    with source:
+        if source.size() != one.file.bytes or _footer(source)[0] != one.file.footer_sha256:
+            raise ArchiveDamaged(f"{path} is not the file that was archived.")
         yield source

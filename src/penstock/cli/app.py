@@ -29,6 +29,8 @@ FAMILIES = (
     "ingest",
     "serve",
     "operate",
+    "retention",
+    "archives",
     "readers",
     "doctor",
     "conformance",

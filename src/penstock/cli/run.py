@@ -67,7 +67,7 @@ def run(
     """Run the handlers of an app until Ctrl-C or SIGTERM; a second one exits at once."""
     from penstock.cli.run_lines import warnings_shown
 
-    spark = SparkOptions(master, _settings(conf), _listed(py_files), _listed(archives), _listed(files))
+    spark = SparkOptions(master, spark_settings(conf), _listed(py_files), _listed(archives), _listed(files))
     _check_engine(engine, spark, processes)
     with own_output(session), warnings_shown(session.json_lines):
         outcome = _run(session, app, groups, engine, spark, until_drained, processes)
@@ -89,7 +89,8 @@ class SparkOptions(NamedTuple):
     files: list[str]
 
 
-def _settings(said: Sequence[str] | None) -> dict[str, str]:
+def spark_settings(said: Sequence[str] | None) -> dict[str, str]:
+    """Settings of Spark that were given as `K=V`."""
     for one in said or ():
         if not one.partition("=")[1] or not one.startswith("spark."):
             raise Usage(f"--conf takes spark.name=value, not {one!r}.")

@@ -59,6 +59,7 @@ def rounds(log: Log, retention_seconds: float) -> list[Round]:
         Round("remove finished jobs", retention_seconds, lambda: log.remove_finished_jobs().more),
         Round("record metrics", limits.METRIC_SECONDS, lambda: _record(log)),
         Round("run operations", OPERATION_SECONDS, log.run_operations),
+        Round("apply retention", retention_seconds, lambda: log.apply_retention().more),
     ]
     for one in found:
         one.next_at += one.every_seconds

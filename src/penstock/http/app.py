@@ -20,6 +20,7 @@ from penstock.http import (
     leases,
     operators,
     problems,
+    retention,
     runs,
     schedules,
     standing,
@@ -48,6 +49,7 @@ _ROUTERS: Final = (
     inspection.router,
     standing.router,
     system.router,
+    retention.router,
     runs.router,
 )
 

@@ -128,10 +128,10 @@ def stream_series(
     stream: Stream,
     since: Moment | None = None,
     until: Moment | None = None,
-    step: int | None = None,
+    step_seconds: int | None = None,
 ) -> Answer:
-    """Return what was appended to a stream over time, in buckets of `step` seconds; everything else is null."""
-    return Answer(asdict(log.series(stream, since=since, until=until, step_seconds=step)))
+    """Return what was appended to a stream over time, in buckets of `step_seconds`; everything else is null."""
+    return Answer(asdict(log.series(stream, since=since, until=until, step_seconds=step_seconds)))
 
 
 @router.get(
@@ -145,10 +145,10 @@ def group_series(
     group: Group,
     since: Moment | None = None,
     until: Moment | None = None,
-    step: int | None = None,
+    step_seconds: int | None = None,
 ) -> Answer:
-    """Return the numbers of a group over time, in buckets of `step` seconds; null where nobody sampled."""
-    return Answer(asdict(log.series(stream, group, since=since, until=until, step_seconds=step)))
+    """Return the numbers of a group over time, in buckets of `step_seconds`; null where nobody sampled."""
+    return Answer(asdict(log.series(stream, group, since=since, until=until, step_seconds=step_seconds)))
 
 
 @router.get(

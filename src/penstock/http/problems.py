@@ -35,7 +35,15 @@ _STATUSES: Final = {
     401: ("unauthorized",),
     403: ("forbidden", "cross_site", "permission_denied"),
     404: (
-        *("not_found", "unknown_event", "unknown_group", "unknown_job", "unknown_reader", "unknown_run"),
+        *(
+            "not_archived",
+            "not_found",
+            "unknown_event",
+            "unknown_group",
+            "unknown_job",
+            "unknown_reader",
+            "unknown_run",
+        ),
         *("unknown_schedule", "unknown_token"),
     ),
     405: ("method_not_allowed",),
@@ -53,7 +61,14 @@ _STATUSES: Final = {
     501: ("missing_dependency",),
     503: (
         *("commit_unknown", "copied_log", "on_standby", "schema_missing", "schema_too_new", "schema_too_old"),
-        *("store_busy", "store_closed", "store_read_only", "store_unavailable"),
+        *(
+            "archive_damaged",
+            "archive_unavailable",
+            "store_busy",
+            "store_closed",
+            "store_read_only",
+            "store_unavailable",
+        ),
     ),
 }
 _STATUS_OF: Final = {code: status for status, codes in _STATUSES.items() for code in codes}

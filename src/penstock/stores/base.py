@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, LiteralString, Protocol
 
 from penstock.core.columns import Columns
-from penstock.core.event import EventColumns, NewEvent
+from penstock.core.event import EventColumns, NewEvent, StoredEvent
 from penstock.core.finding import Finding, Level
 from penstock.core.lease import LeaseRow
 from penstock.core.look import Sight
@@ -77,6 +77,9 @@ class Transaction(Protocol):
 
     def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
         """Store events; return how many were duplicates. Of columns, and if `unique`, no id may be known: `IdTaken`."""
+
+    def put_back(self, events: Sequence[StoredEvent]) -> list[int]:
+        """Store archived events under their own offsets; returns the offsets of those that were not there."""
 
     def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID, sources: Sequence[int] | None = None) -> None:
         """Put events aside for a task attempt, with the offsets of the events that they were made of, if known."""

@@ -133,7 +133,7 @@ def series(
     times = {name: None if at is None else at.isoformat() for name, at in (("since", since), ("until", until))}
     of = () if group is None else ("groups", group)
     path = path_of("streams", stream, *of, "series")
-    return Call("GET", path, decode.series_of, params=given(step=step_seconds, **times))
+    return Call("GET", path, decode.series_of, params=given(step_seconds=step_seconds, **times))
 
 
 def stats() -> Call[Stats]:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from penstock.core.codec import error_code
+from penstock.core.observe import RoundEnded, everyone
 from penstock.engine.outage import try_once
 from penstock.errors import PermissionDenied
 from penstock.log.log import Log
@@ -33,13 +35,17 @@ class Round:
         if self.refused or time.monotonic() < self.next_at:
             return
         self.next_at = time.monotonic() + self.every_seconds
+        began, code = time.monotonic(), None
         try:
             try_once(self._once, self.name)
         except PermissionDenied as error:  # a role of its own making; the others may
-            self.refused = True
+            self.refused, code = True, error.code
             logger.warning("this role may not %s, and leaves it to others: %s", self.name, error.message)
         except Exception as error:
+            code = error_code(error)
             self._say(f"{self.name}: {type(error).__name__}: {error}")
+
+        everyone.emit(RoundEnded(self.name, time.monotonic() - began, code))
 
     def _say(self, words: str) -> None:
         if words != self.trouble:

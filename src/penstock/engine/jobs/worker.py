@@ -184,6 +184,7 @@ class JobWorker:
         Nothing is claimed while quiet, not even after an outage of the database in which that was said.
         """
         self.wakes.forget(self._waiter)
+        began = time.monotonic()
         take = self.log.job_claims.lease if shared else self.log.job_claims.leases
         found = self._patiently(
             lambda: None if self._quiet.is_set() else take(self._wanted, limit, self.claimed_by, self.run_id)
@@ -200,7 +201,8 @@ class JobWorker:
                 self._alone.append(lease)
             else:
                 self._feed(lease)
-            self.observers.emit(Claimed(self.job.name, lease.id, len(lease)))
+            took = (time.monotonic() - began) / len(found)
+            self.observers.emit(Claimed(self.job.name, lease.id, len(lease), took))
         if shared:
             self._pace.saw(found[0].left)
             if self._wanted.rest is not None:

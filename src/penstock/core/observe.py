@@ -177,6 +177,13 @@ class RunBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsServed:
+    """The counts of this process can be read at a URL."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunProgressed:
     """The progress of a run so far: counts by group, over all its processes."""
 
@@ -224,6 +231,7 @@ Observed = (
     | BatchOvertaken
     | SourceAway
     | RunBegan
+    | MetricsServed
     | RunProgressed
     | RunStopping
     | RunEnded

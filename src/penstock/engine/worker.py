@@ -11,8 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
-from penstock.core import limits
+from penstock.core import codec, limits
 from penstock.core.lease import Idle, Settled
+from penstock.core.log_fields import about
 from penstock.core.observe import Claimed, EventsFailed, LeaseEnded, Observers, ProcessesDied, Timing
 from penstock.declare.subscription import Subscription
 from penstock.engine.drain import GONE
@@ -232,7 +233,11 @@ class Worker:
         if idle.unavailable is not None and idle.unavailable != self._warned:
             wait = 0.0 if idle.seconds is None else idle.seconds
             why = GONE if idle.unavailable == GONE else f"the target is unavailable ({idle.unavailable})"
-            logger.warning("%s: %s; next try in %g s", self.subscription.name, why, round(wait, 1))
+            logger.warning(
+                "%s: %s; next try in %g s",
+                *(self.subscription.name, why, round(wait, 1)),
+                extra=about("unavailable", self.subscription.name),
+            )
         self._warned = idle.unavailable
 
     def _release_prefetched(self) -> None:
@@ -308,7 +313,13 @@ class Worker:
         except (LeaseLost, *AWAY):
             raise
         except Exception as error:
-            logger.warning("%s: the settle failed: %s: %s", self.subscription.name, type(error).__name__, error)
+            logger.warning(
+                "%s: the settle failed: %s: %s",
+                *(self.subscription.name, type(error).__name__, error),
+                extra=about(
+                    "settle_failed", self.subscription.name, lease=settling.lease_id, code=codec.error_code(error)
+                ),
+            )
             pace.shrink(settling.count)
             return settling.give_up(error)
 

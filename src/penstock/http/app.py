@@ -18,6 +18,7 @@ from penstock.http import (
     job_work,
     jobs,
     leases,
+    metrics,
     operators,
     problems,
     runs,
@@ -33,6 +34,7 @@ from penstock.log.log import Log
 REQUESTS_PER_SECOND: Final = 1_000.0
 _ROUTERS: Final = (
     health.router,
+    metrics.router,
     events.router,
     groups.router,
     operators.router,
@@ -49,15 +51,16 @@ def service(
     log: Log, auth: Auth, *, requests_per_second: float = REQUESTS_PER_SECOND, body_bytes: int = BODY_BYTES
 ) -> FastAPI:
     """Make the service over an open log, which it does not close. The rate is that of each token."""
-    polls = Polls(log)
+    polls, measured = Polls(log), metrics.ServiceMetrics(log)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        await polls.close()
+        with measured.process.counting():
+            yield
+            await polls.close()
 
     app = FastAPI(title="Penstock", version=_version(), docs_url=None, redoc_url=None, lifespan=life)
-    app.state.log, app.state.polls = log, polls
+    app.state.log, app.state.polls, app.state.metrics = log, polls, measured
     for router in _ROUTERS:
         app.include_router(router)
     problems.install(app)

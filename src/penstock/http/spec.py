@@ -44,6 +44,7 @@ def spec(
     example: Any,
     *codes: str,
     shape: Schema | None = None,
+    media_type: str = "application/json",
     status: int = 200,
     reads: bool = False,
     or_empty: str | None = None,
@@ -55,7 +56,7 @@ def spec(
     content = {}
     if example is not None:
         shown = {"schema": shape or like(example), "example": example}
-        content = {"content": {"application/json": shown}}
+        content = {"content": {media_type: shown}}
     responses: dict[int | str, dict[str, Any]] = {status: {"description": "Done.", **content}}
     if or_empty is not None:
         seconds = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}

@@ -46,6 +46,7 @@ from penstock.log import (
     skip,
     stats,
     tokens,
+    vitals,
 )
 from penstock.log.bookkeeping import Bookkeeping
 from penstock.log.cancel import Cancelled
@@ -71,6 +72,7 @@ from penstock.log.selection import Moved, select
 from penstock.log.stats import Stats
 from penstock.log.tokens import NewToken, Token
 from penstock.log.transact import look
+from penstock.log.vitals import Vitals
 from penstock.stores.base import Store, Transaction
 
 __all__ = ["Log", "Moved"]
@@ -468,6 +470,10 @@ class Log:
     def state(self, stream: str, group: str, key: str) -> dict[str, Any]:
         """Return the state of one key, for inspection."""
         return keyed_state.of_key(self.store, stream, group, key)
+
+    def vitals(self) -> Vitals:
+        """Return what is wrong with the log as a whole, in numbers: who holds the horizon, blocked lanes, runs."""
+        return vitals.vitals(self.store)
 
     def circuits(self) -> list[OpenCircuit]:
         """Return the groups whose targets are down, and since when."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from penstock.core import codec, fingerprint
 from penstock.core.job import CANCELLED
 from penstock.core.lease import Failure, Settled, Settlement
+from penstock.core.log_fields import about
 from penstock.core.observe import EventsFailed, LeaseEnded, LeaseGone, Observers, Timing
 from penstock.declare.job import JobType
 from penstock.engine.jobs.batch import Batch
@@ -188,7 +189,11 @@ class Desk:
         except (LeaseLost, *AWAY):
             raise
         except Exception as error:
-            logger.warning("%s: the settle failed: %s: %s", self._job.name, type(error).__name__, error)
+            logger.warning(
+                "%s: the settle failed: %s: %s",
+                *(self._job.name, type(error).__name__, error),
+                extra=about("settle_failed", self._job.name, lease=batch.lease.id, code=codec.error_code(error)),
+            )
             if len(batch.lease) > 1:
                 return batch.lease.release()
             failure = fingerprint.of_text(codec.error_code(error), f"settle_failed: {codec.error_text(error)}")

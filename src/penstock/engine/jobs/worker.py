@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from penstock.core import fingerprint
 from penstock.core.lease import Failure, Idle
+from penstock.core.log_fields import about
 from penstock.core.observe import Claimed, LeaseGone, Observers, ProcessesDied
 from penstock.core.signals import failure_of
 from penstock.declare.job import JobType, portable_job
@@ -156,7 +157,12 @@ class JobWorker:
         except HandlerUnreachable as error:
             if not self._loaded:
                 raise
-            logger.warning("%s: %s Retrying.", self.job.name, error.message)
+            logger.warning(
+                "%s: %s Retrying.",
+                self.job.name,
+                error.message,
+                extra=about("unloadable", self.job.name, code=error.code),
+            )
             self._stopping.wait(_RELOAD_SECONDS)
             return False
         self._process, self._loaded = process, True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
@@ -40,6 +40,7 @@ from penstock.errors import MissingDependency, StoreUnavailable
 from penstock.telemetry.families import About, Bounded, Collected, Family, Histogram, Labels, place_of, place_of_name
 
 BOUNDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 5.0, 30.0, 300.0)  # seconds
+_GROUP: Final = ("stream", "group")
 _STREAM: Final = ("stream",)
 _ACTION: Final = ("stream", "group", "action")
 _ROUND: Final = ("round",)
@@ -91,7 +92,7 @@ class Metrics:
     def __init__(self, most: int | None = None) -> None:
         self._lock = threading.Lock()
         self._bounded = Bounded() if most is None else Bounded(most)
-        self._counts: dict[str, dict[Labels, float]] = {one.name: {} for one in COUNTERS}
+        self._counts: dict[str, dict[Labels, float]] = {one.name: {} if one.labels else {(): 0.0} for one in COUNTERS}
         self._times: dict[str, dict[Labels, list[Any]]] = {one.name: {} for one in HISTOGRAMS}
         self._from_rows = False  # on Spark: counts come from the rows of the run
         self._seen: dict[str, Mapping[str, int]] = {}
@@ -122,8 +123,9 @@ class Metrics:
                     self._operated(event)
                 case RunProgressed(groups=groups) if self._from_rows:
                     self._progressed(groups)
-                case RunBegan(engine=engine):
+                case RunBegan(engine=engine, groups=groups):
                     self._from_rows, self._seen = engine == "spark", {}
+                    self._expect(groups)
                     self._count("penstock_runs_began", (), 1)
                 case RunEnded():
                     self._count("penstock_runs_ended", (), 1)
@@ -134,6 +136,16 @@ class Metrics:
                     self._count("penstock_schedule_runs", (), jobs)
                 case _:
                     self._of_stream(event)
+
+    def _expect(self, names: Sequence[str]) -> None:
+        """Begin to count at zero, so that the first of each kind is seen as an increase."""
+        for name in names:
+            stream, group = self._bounded(place_of_name(name))
+            for one in COUNTERS:
+                if one.labels == _GROUP and group:
+                    self._count(one.name, (stream, group), 0)
+                elif one.labels == _STREAM and not group:
+                    self._count(one.name, (stream,), 0)
 
     def _of_stream(self, event: Observed) -> None:
         match event:

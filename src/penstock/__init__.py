@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from penstock.log.lease import Lease
     from penstock.log.log import Log, Moved
     from penstock.log.open import open_log as open  # the name users type
+    from penstock.telemetry.settings import Telemetry
 
 __all__ = [
     "App",
@@ -147,6 +148,7 @@ __all__ = [
     "StateNeedsKey",
     "StoreBusy",
     "StoreUnavailable",
+    "Telemetry",
     "TooLarge",
     "UnattributedEffect",
     "Unavailable",
@@ -181,6 +183,7 @@ _MODULES = {
     "RetryLater": "penstock.core.signals",
     "Settled": "penstock.core.lease",
     "State": "penstock.core.delivery",
+    "Telemetry": "penstock.telemetry.settings",
     "Unavailable": "penstock.core.signals",
     "WithTtl": "penstock.log.keyed_state",
     "event_id": "penstock.core.event",

@@ -62,6 +62,7 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
     return [
         Sample("GET", "/healthz", None, "/healthz"),
         Sample("GET", "/readyz", None, "/readyz"),
+        Sample("GET", "/metrics", "read", "/metrics", filtered=True),
         Sample("GET", "/v1/streams", "read", "/v1/streams", filtered=True),
         Sample("GET", "/v1/stats", "read", "/v1/stats", filtered=True),
         Sample("GET", "/v1/runs", "read", "/v1/runs", everywhere=True),

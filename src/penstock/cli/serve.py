@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import output
-from penstock.cli.arguments import By
+from penstock.cli.arguments import By, Traces
 from penstock.cli.command import OPERATE, command, root, token
 from penstock.cli.session import Session
 from penstock.core.access import SCOPES, texts_of
@@ -35,6 +35,7 @@ def serve(
     rate: Annotated[
         float, typer.Option("--rate", metavar="N", min=1, help="Requests a second that each token may send.")
     ] = 1000.0,
+    traces: Traces = False,
 ) -> None:
     """Serve the log over HTTP until Ctrl-C or SIGTERM. Tokens are those of `penstock token` and $PENSTOCK_TOKEN."""
     try:
@@ -44,7 +45,14 @@ def serve(
     except ImportError as error:
         raise MissingDependency(f"pip install 'penstock[http]': {error}.") from error
 
-    with session.open(create=True, patience_seconds=PATIENCE_SECONDS) as log:
+    from penstock.cli.run_lines import warnings_shown
+    from penstock.telemetry.settings import Telemetry
+
+    with (
+        warnings_shown(session.json_lines, "uvicorn"),
+        Telemetry(traces=traces or None).running(),
+        session.open(create=True, patience_seconds=PATIENCE_SECONDS) as log,
+    ):
         app = service(log, auth_for(log, host, no_auth=no_auth), requests_per_second=rate)
         with listen(host, port) as socket:
             socket.listen()  # who reads the answer may connect at once

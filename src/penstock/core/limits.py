@@ -12,6 +12,11 @@ KEY_BYTES: Final = 512
 STATE_BYTES: Final = 1024 * 1024  # one value of a key
 ERROR_BYTES: Final = 8 * 1024
 TRACEBACK_BYTES: Final = 8 * 1024  # of one kind of error
+LABEL_SETS: Final = 1_000  # streams and groups that metrics tell apart; all others are counted together
+METRICS_SECONDS: Final = 5.0  # for which metrics of the whole log are good before they are computed again
+SPAN_LINKS: Final = 32  # of the span of a lease to the traces of its events …
+SPAN_LOOK: Final = 1_000  # … among so many of its events, evenly spread
+FAILURE_SPANS: Final = 100  # of one lease
 FAILURE_LINES: Final = 3  # in the log of an engine, of one kind of error …
 FAILURE_LINES_SECONDS: Final = 60.0  # … in this time
 

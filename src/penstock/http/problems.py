@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from penstock.core.log_fields import about
 from penstock.errors import (
     CommitUnknown,
     InternalError,
@@ -119,7 +120,7 @@ def problem(error: PenstockError, headers: Mapping[str, str] | None = None) -> R
     """Return the answer to a request that failed."""
     body = document(error)
     if body["status"] == 503:
-        logger.warning("http: %s", error.message)
+        logger.warning("http: %s", error.message, extra=about("http_unavailable", code=error.code))
     given = dict(headers or {})
     if body["status"] == 401:
         given.setdefault("WWW-Authenticate", "Bearer")
@@ -138,7 +139,8 @@ class Refused(HTTPException):
 
 def unforeseen(error: BaseException) -> Response:
     """Log an error that nobody foresaw, and answer without its words: they may hold what is nobody's business."""
-    logger.error("http: %s", type(error).__name__, exc_info=error)
+    fields = about("http_error", code=InternalError.code)
+    logger.error("http: %s", type(error).__name__, exc_info=error, extra=fields)
     return problem(InternalError())
 
 

@@ -56,6 +56,7 @@ class Server(uvicorn.Server):
             app,
             loop="asyncio",  # whatever else is installed: one loop, the one that is tested
             access_log=False,
+            log_config=None,  # its warnings go where those of Penstock go
             log_level="warning",
             server_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,

@@ -60,6 +60,7 @@ from penstock.log import (
     standing,
     stats,
     tokens,
+    vitals,
 )
 from penstock.log.archives import erase, restore
 from penstock.log.archives import record as archive_record
@@ -108,6 +109,7 @@ from penstock.log.standing import BindingEntry, BlockedKey, Lane, OpenLease
 from penstock.log.stats import Stats
 from penstock.log.tokens import NewToken, Token
 from penstock.log.transact import look
+from penstock.log.vitals import Vitals
 from penstock.stores.base import Store, Transaction
 
 __all__ = ["Log", "Moved"]
@@ -757,6 +759,10 @@ class Log:
     def state(self, stream: str, group: str, key: str) -> dict[str, Any]:
         """Return the state of one key, for inspection."""
         return keyed_state.of_key(self.store, stream, group, key)
+
+    def vitals(self) -> Vitals:
+        """Return what is wrong with the log as a whole, in numbers: who holds the horizon, blocked lanes, runs."""
+        return vitals.vitals(self.store)
 
     def circuits(self) -> list[OpenCircuit]:
         """Return the groups whose targets are down, and since when."""

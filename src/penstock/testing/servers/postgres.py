@@ -15,6 +15,7 @@ import psycopg
 from psycopg import sql
 
 from penstock.testing.servers import postgres_binaries, unprivileged
+from penstock.testing.servers.children import children_of
 from penstock.testing.servers.postgres_binaries import Binaries, available_servers, newest, usable_directory
 from penstock.testing.servers.waiting import wait_until
 
@@ -138,7 +139,7 @@ class PostgresServer:
             return
         with suppress(ProcessLookupError):
             process.send_signal(signal.SIGSTOP)  # so that it starts no more children
-        children = _children(process.pid)
+        children = children_of(process.pid)
         for pid in [process.pid, *children]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -272,17 +273,6 @@ class PostgresServer:
         # No PG* variables of the caller, and a working directory that the server's user may enter.
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
         return {"cwd": self._home(), "env": {**kept, "LC_ALL": "C"}, **unprivileged.identity()}
-
-
-def _children(pid: int) -> list[int]:
-    # Linux only; elsewhere the children notice that their parent is gone and exit.
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = entry.read_text().rpartition(")")[2].split()
-            if int(fields[1]) == pid:
-                found.append(int(entry.parent.name))
-    return found
 
 
 def _alive(pid: int) -> bool:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from penstock.core import limits
 from penstock.engine.outage import try_once
 from penstock.errors import PermissionDenied
 from penstock.log.log import Log
@@ -53,7 +54,15 @@ class Round:
 
 def rounds(log: Log, retention_seconds: float) -> list[Round]:
     """Return everything that is to be done around a log."""
-    found = [Round("remove finished jobs", retention_seconds, lambda: log.remove_finished_jobs().more)]
+    found = [
+        Round("remove finished jobs", retention_seconds, lambda: log.remove_finished_jobs().more),
+        Round("record metrics", limits.METRIC_SECONDS, lambda: _record(log)),
+    ]
     for one in found:
         one.next_at += one.every_seconds
     return found
+
+
+def _record(log: Log) -> bool:
+    log.record_metrics()
+    return False  # once a minute is enough

@@ -36,12 +36,14 @@ from penstock.log import (
     read,
     readers,
     reap,
+    record_metrics,
     redrive,
     release,
     replay,
     reschedule,
     rewind,
     runs,
+    series,
     settle,
     skip,
     stats,
@@ -68,6 +70,7 @@ from penstock.log.readers import Reader
 from penstock.log.repair import Repaired, repair
 from penstock.log.runs import NewRun, RunCounts, RunInfo
 from penstock.log.selection import Moved, select
+from penstock.log.series import Series
 from penstock.log.stats import Stats
 from penstock.log.tokens import NewToken, Token
 from penstock.log.transact import look
@@ -464,6 +467,36 @@ class Log:
         The time it takes does not grow with the log.
         """
         return stats.stats(self.store, stream, group)
+
+    def series(
+        self,
+        stream: str,
+        group: str | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        step_seconds: int | None = None,
+    ) -> Series:
+        """Return the numbers of a group over time, or without `group` what was appended to a stream.
+
+        Default: the last hour, in at most 120 points. Without `until` the series ends with the last complete bucket;
+        with it the running one may be included, counted up to now. Flows are exact: what nobody has recorded yet is
+        counted from the leases. Samples that nobody took are None.
+        """
+        return series.series(self.store, stream, group, since, until, step_seconds)
+
+    def sparklines(
+        self, *, since: datetime | None = None, points: int = 30
+    ) -> dict[tuple[str, str], tuple[int | None, ...]]:
+        """Return how many events each group has finished since a time (default: an hour ago), in so many buckets.
+
+        The keys are stream and group. Buckets that nobody has recorded yet are None.
+        """
+        return series.sparklines(self.store, since, points)
+
+    def record_metrics(self) -> bool:
+        """Record the numbers of this minute, if nobody has; engines and `penstock serve` do this by themselves."""
+        return record_metrics.record(self.store)
 
     def state(self, stream: str, group: str, key: str) -> dict[str, Any]:
         """Return the state of one key, for inspection."""

@@ -16,7 +16,7 @@ from penstock.core.event import check_time
 from penstock.core.group import Group
 from penstock.core.job import GROUP, PREFIX
 from penstock.errors import InvalidInput
-from penstock.log import audit, checks, groups, positions
+from penstock.log import audit, checks, groups, positions, record_metrics
 from penstock.log.selection import Moved
 from penstock.log.transact import look, transact
 from penstock.stores.base import Row, Store, Transaction
@@ -37,6 +37,7 @@ def prune(
             return 0
         return min(positions.offset_of(tx, stream, position), tx.horizon())
 
+    record_metrics.record(store)  # leases that are counted before they go need not be counted on their way out
     return Moved(_Pruning(stream, look(store, target), keep_dead, author).run(store))
 
 

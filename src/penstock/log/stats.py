@@ -133,10 +133,11 @@ def _edges(group: Group) -> list[int]:
 
 def stats(store: Store, stream: str | None = None, group: str | None = None) -> Stats:
     """Return the stats of the log, one stream or one group; nothing is written."""
-    return look(store, lambda tx: _stats(tx, stream, group))
+    return look(store, lambda tx: stats_in(tx, stream, group))
 
 
-def _stats(tx: Transaction, stream: str | None, group_name: str | None) -> Stats:
+def stats_in(tx: Transaction, stream: str | None = None, group_name: str | None = None) -> Stats:
+    """Return them as this transaction sees them."""
     horizon = tx.horizon()
     now = tx.now()
     which = {"stream": stream, "group_name": group_name}
@@ -163,6 +164,11 @@ def _stats(tx: Transaction, stream: str | None, group_name: str | None) -> Stats
     totals = {name: sum(types.values()) for name, types in counts.now.items()}
     streams = tuple(StreamStats(name, events) for name, events in sorted(totals.items()) if events)
     return Stats(horizon, streams, tuple(look.stats(oldest.get(look.group.group_id), now) for look in looks))
+
+
+def events_in(tx: Transaction, stream: str) -> int:
+    """Return the number of events of a stream, up to the horizon."""
+    return sum(int(row.events) for row in tx.rows("stats.now", stream=stream, upto=tx.horizon()))
 
 
 def _beyond(tx: Transaction, counts: _Counts, group: Group, consumed: int, horizon: int) -> tuple[int, bool]:

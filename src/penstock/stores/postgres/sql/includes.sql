@@ -220,3 +220,12 @@ case when %(jobs)s then ({{e}}metadata -> 'penstock-job' ->> 'max_attempts')::in
 -- include: key_is_held(e)
 -- Whether a unique key is a job's own for some more time, though it has finished.
 exists (select 1 from penstock.job_unique u where u.event_id = {{e}}event_id and u.until_at > %(now)s)
+
+-- include: metric_values
+-- Flows and samples of a group.
+published, failed, dead, released, lag, oldest_seconds, pending, claimed, retrying, dead_letters
+
+-- include: metric_types
+-- The same as they are sent.
+published bigint, failed bigint, dead bigint, released bigint, lag bigint, oldest_seconds double precision, pending bigint,
+         claimed bigint, retrying bigint, dead_letters bigint

@@ -222,3 +222,12 @@ case when :jobs then json_extract({{e}}metadata, '$.penstock-job.max_attempts') 
 -- include: key_is_held(e)
 -- Whether a unique key is a job's own for some more time, though it has finished.
 exists (select 1 from penstock_job_unique u where u.event_id = {{e}}event_id and u.until_at > :now)
+
+-- include: metric_values
+-- Flows and samples of a group.
+published, failed, dead, released, lag, oldest_seconds, pending, claimed, retrying, dead_letters
+
+-- include: metric_sent
+-- The same as they are sent.
+value ->> 'published', value ->> 'failed', value ->> 'dead', value ->> 'released', value ->> 'lag', value ->> 'oldest_seconds',
+       value ->> 'pending', value ->> 'claimed', value ->> 'retrying', value ->> 'dead_letters'

@@ -24,11 +24,14 @@ from penstock.http import (
     schedules,
 )
 from penstock.http.auth import Auth
+from penstock.http.front import Front, first_parts
 from penstock.http.gate import BODY_BYTES, Gate
 from penstock.http.polls import Polls
 from penstock.http.rate import RateLimit
+from penstock.http.sessions import Door
 from penstock.http.spec import openapi
 from penstock.log.log import Log
+from penstock.web import Live, asgi
 
 REQUESTS_PER_SECOND: Final = 1_000.0
 _ROUTERS: Final = (
@@ -49,19 +52,22 @@ def service(
     log: Log, auth: Auth, *, requests_per_second: float = REQUESTS_PER_SECOND, body_bytes: int = BODY_BYTES
 ) -> FastAPI:
     """Make the service over an open log, which it does not close. The rate is that of each token."""
-    polls = Polls(log)
+    polls, live, door = Polls(log), Live(log), Door(auth)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         yield
+        live.stop()
         await polls.close()
 
     app = FastAPI(title="Penstock", version=_version(), docs_url=None, redoc_url=None, lifespan=life)
-    app.state.log, app.state.polls = log, polls
+    app.state.log, app.state.polls, app.state.live = log, polls, live
     for router in _ROUTERS:
         app.include_router(router)
     problems.install(app)
     app.add_middleware(Gate, auth=auth, rate=RateLimit(requests_per_second), body_bytes=body_bytes)
+    pages = asgi(log, door.authorize, sign_in=door.sessions, live=live, api_url="")
+    app.add_middleware(Front, pages=pages, own=first_parts(app))
     app.openapi = partial(openapi, app)  # type: ignore[method-assign]  # this is how FastAPI takes another one
     return app
 

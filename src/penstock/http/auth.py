@@ -38,7 +38,10 @@ class Tokens:
         scheme, _, secret = authorization.partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
             raise Unauthorized("The header Authorization is not `Bearer TOKEN`.")
-        hashed = hash_of(secret.strip())
+        return self.of_hash(hash_of(secret.strip()))
+
+    def of_hash(self, hashed: bytes) -> Access:
+        """Return who has a token, given the hash of its secret; `Unauthorized` if it is unknown or revoked."""
         if self._environment is not None and hmac.compare_digest(hashed, self._environment):
             return Access(ENVIRONMENT, (Grant(ADMIN),))
         return self._stored(hashed)

@@ -16,6 +16,7 @@ from penstock.http.auth import Auth, NoAuth, Tokens
 from penstock.http.polls import Polls
 from penstock.log.log import Log
 from penstock.log.tokens import ENVIRONMENT
+from penstock.web import Live
 
 # With the database: who asks should hear that it is away before they give up, and others need the threads.
 PATIENCE_SECONDS: Final = 5.0
@@ -64,6 +65,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         self._polls: Polls = app.state.polls
+        self._live: Live = app.state.live
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop gracefully at the first signal; at the second one at once. uvicorn would raise it again at the end."""
@@ -81,4 +83,5 @@ class Server(uvicorn.Server):
     def stop(self) -> None:
         """Stop gracefully, from any thread."""
         self._polls.stop()
+        self._live.stop()
         self.should_exit = True

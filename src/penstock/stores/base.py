@@ -181,6 +181,9 @@ class Store(Protocol):
     def in_own_words(self, sql: str) -> str:
         """A statement that names tables as `penstock.events`, as this database knows them."""
 
+    def shown(self, block: str, params: Mapping[str, Any]) -> str:
+        """A reading block with its parameters written into it, for people to run."""
+
     def table_name(self, table: str) -> str:
         """A table of the user's as the block `pipeline.columns` takes its name."""
 

@@ -1,0 +1,29 @@
+"""The pages, one module each, and everything that can be done from them."""
+
+from typing import NamedTuple
+
+from penstock.web.actions import Action
+from penstock.web.page import Page
+from penstock.web.pages import overview
+
+_MODULES = (overview,)
+PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
+ACTIONS: dict[str, Action] = {action.name: action for module in _MODULES for action in module.ACTIONS}
+
+
+class Entry(NamedTuple):
+    """An entry of the menu; `g` and its key go there."""
+
+    id: str  # as pages name it in `nav`
+    title: str
+    path: str
+    key: str
+
+
+_MENU = (
+    Entry("overview", "Overview", "/", "o"),
+    Entry("jobs", "Jobs", "/jobs", "j"),
+    Entry("operations", "Operations", "/ops", "p"),
+    Entry("system", "System", "/system", "s"),
+)
+MENU = tuple(entry for entry in _MENU if any(page.path == entry.path for page in PAGES))

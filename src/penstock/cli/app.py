@@ -20,6 +20,7 @@ FAMILIES = (
     "append",
     "imports",
     "inspect",
+    "top.command",
     "groups",
     "run",
     "runs",

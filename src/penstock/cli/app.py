@@ -33,6 +33,7 @@ FAMILIES = (
     "readers",
     "doctor",
     "conformance",
+    "bench",
 )
 for _family in FAMILIES:
     importlib.import_module(f"penstock.cli.{_family}")

@@ -20,6 +20,7 @@ FAMILIES = (
     "append",
     "imports",
     "inspect",
+    "top.command",
     "groups",
     "run",
     "runs",
@@ -34,6 +35,7 @@ FAMILIES = (
     "readers",
     "doctor",
     "conformance",
+    "bench",
 )
 for _family in FAMILIES:
     importlib.import_module(f"penstock.cli.{_family}")

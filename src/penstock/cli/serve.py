@@ -32,6 +32,12 @@ def serve(
     no_auth: Annotated[
         bool, typer.Option("--no-auth", help="No tokens; on a loopback address only.", show_default=False)
     ] = False,
+    behind_tls: Annotated[
+        bool,
+        typer.Option(
+            "--behind-tls", help="A proxy before it speaks TLS: no warning about plain HTTP.", show_default=False
+        ),
+    ] = False,
     rate: Annotated[
         float, typer.Option("--rate", metavar="N", min=1, help="Requests a second that each token may send.")
     ] = 1000.0,
@@ -39,9 +45,11 @@ def serve(
 ) -> None:
     """Serve the log over HTTP until Ctrl-C or SIGTERM. Tokens are those of `penstock token` and $PENSTOCK_TOKEN."""
     try:
+        from penstock.engine.run_row import running
         from penstock.http.app import service
         from penstock.http.serving import PATIENCE_SECONDS, Server, auth_for, listen
         from penstock.http.upkeep import Upkeep
+        from penstock.log.doctor_runs import BEHIND_TLS, SERVE, is_exposed
     except ImportError as error:
         raise MissingDependency(f"pip install 'penstock[http]': {error}.") from error
 
@@ -58,8 +66,20 @@ def serve(
             socket.listen()  # who reads the answer may connect at once
             where = f"http://{f'[{host}]' if ':' in host else host}:{socket.getsockname()[1]}"
             session.answer({"url": where}, lambda: f"serving {session.safe_url} at {where}")
-            with Upkeep(log):
-                Server(app).run(sockets=[socket])
+            shown = where + BEHIND_TLS if behind_tls else where
+            if is_exposed(shown):
+                _warn(session, where)
+            server = Server(app)
+            with Upkeep(log), running(log, SERVE, [], shown, server.obey):
+                server.run(sockets=[socket])
+
+
+def _warn(session: Session, where: str) -> None:
+    words = f"{where} is plain HTTP on the network: put a proxy with TLS before it, and say --behind-tls"
+    if session.json_lines:
+        output.write_line({"level": "warning", "message": words})
+    else:
+        output.error_console().print(output.styled(f"warning: {words}", "yellow"), soft_wrap=True)
 
 
 @command(token, "create", example="penstock token create billing --scope read --scope work:orders")

@@ -1,7 +1,8 @@
-"""URLs that are safe to show."""
+"""URLs that are safe to show, and addresses that are safe to listen on."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
@@ -37,3 +38,13 @@ def without_password(url: str) -> str:
     if parts.password is None:
         return url
     return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{parts.netloc.rpartition('@')[2]}"))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address means this machine."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

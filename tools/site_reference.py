@@ -47,7 +47,11 @@ def _python() -> str:
             parts["Values"].append(name)
     parts["Sinks"] = [f"sinks.{name}" for name in ("Table", "Stream", "Parquet", "ForeachBatch")]
     parts["Publishers and sources"] = [f"connect.{name}" for name in penstock.connect.__all__]
-    lines = ["# Python docstrings", "", "Signatures and docstrings of the public names. [Python](../python.md) explains them."]
+    lines = [
+        "# Python docstrings",
+        "",
+        "Signatures and docstrings of the public names. [Python](../python.md) explains them.",
+    ]
     for title, names in parts.items():
         lines += ["", f"## {title}"]
         lines += [f"\n::: penstock.{name}" for name in names]

@@ -2,7 +2,7 @@
 
 - Pages of the reference are made from the code (tools/site_reference.py). They are in no folder.
 - Links that lead out of docs/ stay valid: the file they name becomes a part of the site, below `files/`.
-- Blocks that only the tests need (in comments) are left out, and the words behind a fence's language that only they read.
+- Blocks that only the tests need (in comments) are left out, and what only they read of a fence's first line.
 - Anchors of headings are those that code hosts make, which the links of the pages use.
 """
 
@@ -38,8 +38,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is made from the code, and what the pages link to outside of docs/."""
-    for path, text in made_pages(ROOT).items():
-        files.append(File.generated(config, path, content=text))
+    for name, text in made_pages(ROOT).items():
+        files.append(File.generated(config, name, content=text))
     for path in sorted(_linked_outside()):
         level = InclusionLevel.NOT_IN_NAV if path.suffix == ".md" else InclusionLevel.INCLUDED
         place = f"{OUTSIDE}/{path.relative_to(ROOT)}"

@@ -47,11 +47,8 @@ def _python() -> str:
             parts["Values"].append(name)
     parts["Sinks"] = [f"sinks.{name}" for name in ("Table", "Stream", "Parquet", "ForeachBatch")]
     parts["Publishers and sources"] = [f"connect.{name}" for name in penstock.connect.__all__]
-    lines = [
-        "# Python docstrings",
-        "",
-        "Signatures and docstrings of the public names. [Python](../python.md) explains them.",
-    ]
+    about = "Signatures and docstrings of the public names. [Python](../python.md) explains them."
+    lines = ["# Python docstrings", "", about]
     for title, names in parts.items():
         lines += ["", f"## {title}"]
         lines += [f"\n::: penstock.{name}" for name in names]
@@ -70,7 +67,8 @@ def _is_error(thing: object) -> bool:
 def _cli() -> str:
     import typer
 
-    from penstock.cli.app import root
+    import penstock.cli.app  # registers the commands
+    from penstock.cli.command import root
 
     lines = ["# Command line help", "", "What `--help` prints. [Command line](../cli.md) explains every command."]
     command = typer.main.get_command(root)
@@ -179,8 +177,8 @@ def _tables() -> str:
     lines = [
         "# Tables and indexes",
         "",
-        "The columns and indexes of every table, as the migrations make them in SQLite. PostgreSQL has the same in the schema",
-        "`penstock`, with [its own types](../sql.md). [SQL](../sql.md) says what each column means.",
+        "The columns and indexes of every table, as the migrations make them in SQLite. PostgreSQL has the same in the",
+        "schema `penstock`, with [its own types](../sql.md). [SQL](../sql.md) says what each column means.",
     ]
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory) / "log.db"

@@ -40,9 +40,8 @@ def test_it_ends_as_a_user_without_rights_and_names_existing_extras() -> None:
 @pytest.mark.shows("O09")
 def test_what_it_copies_is_enough_to_build_the_package(tmp_path: Path) -> None:
     build, _ = read_dockerfile(DOCKERFILE)
-    let_in = {
-        line[1:] for line in DOCKERFILE.with_name("Dockerfile.dockerignore").read_text().split() if line[0] == "!"
-    }
+    rules = DOCKERFILE.with_name("Dockerfile.dockerignore").read_text().splitlines()
+    let_in = {rule[1:] for rule in rules if rule.startswith("!")}
     for _, sources, target in copies(build):
         for source in sources:
             assert source in let_in, "Dockerfile.dockerignore keeps it out"

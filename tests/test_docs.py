@@ -143,6 +143,21 @@ def test_every_limit_is_documented() -> None:
     assert missing(names, reference("limits")) == []
 
 
+VOCABULARY = (
+    *("stream", "event", "offset", "horizon", "group", "binding", "delivery", "claim", "lease", "token", "lane", "attempt"),
+    *("failure", "settle", "release", "reap", "suspect", "dead letter", "redrive", "replay", "rewind", "handler"),
+    *("publisher", "pipeline", "job"),
+)
+
+
+@pytest.mark.shows("O09")
+def test_the_glossary_has_every_word_of_the_vocabulary_in_order() -> None:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    words = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)[1:]
+    assert sorted({*VOCABULARY} - {*words}) == []
+    assert words == sorted(words, key=str.lower) and len(words) == len({*words})
+
+
 # --- links and words --------------------------------------------------------------------------------------------------
 
 

@@ -67,7 +67,7 @@ def _is_error(thing: object) -> bool:
 def _cli() -> str:
     import typer
 
-    import penstock.cli.app  # registers the commands
+    import penstock.cli.app  # noqa: F401  # registers the commands
     from penstock.cli.command import root
 
     lines = ["# Command line help", "", "What `--help` prints. [Command line](../cli.md) explains every command."]

@@ -144,7 +144,20 @@ def test_every_limit_is_documented() -> None:
 
 
 VOCABULARY = (
-    *("stream", "event", "offset", "horizon", "group", "binding", "delivery", "claim", "lease", "token", "lane", "attempt"),
+    *(
+        "stream",
+        "event",
+        "offset",
+        "horizon",
+        "group",
+        "binding",
+        "delivery",
+        "claim",
+        "lease",
+        "token",
+        "lane",
+        "attempt",
+    ),
     *("failure", "settle", "release", "reap", "suspect", "dead letter", "redrive", "replay", "rewind", "handler"),
     *("publisher", "pipeline", "job"),
 )
@@ -193,6 +206,15 @@ def test_every_page_can_be_reached_from_the_index() -> None:
             (page.parent / link.partition("#")[0]).resolve() for link in links if not re.match(r"[a-z]+:|#", link)
         ]
     assert [name_of(page) for page in PAGES if page not in seen and page.is_relative_to(DOCS)] == []
+
+
+def test_drawings_are_those_of_the_script() -> None:
+    from tools.draw_diagrams import DRAWINGS
+
+    for name, draw in DRAWINGS.items():
+        assert (DOCS / "images" / name).read_text(encoding="utf-8") == str(draw()), (
+            f"{name}: run `python tools/draw_diagrams.py`"
+        )
 
 
 def test_pictures_are_well_formed() -> None:

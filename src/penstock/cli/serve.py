@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.log.tokens import Token
 
+logger = logging.getLogger("penstock")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name, which the audit shows.", show_default=False)]
 
 
@@ -68,18 +70,11 @@ def serve(
             session.answer({"url": where}, lambda: f"serving {session.safe_url} at {where}")
             shown = where + BEHIND_TLS if behind_tls else where
             if is_exposed(shown):
-                _warn(session, where)
+                words = "%s is plain HTTP on the network: put a proxy with TLS before it, and say --behind-tls"
+                logger.warning(words, where)
             server = Server(app)
             with Upkeep(log), running(log, SERVE, [], shown, server.obey):
                 server.run(sockets=[socket])
-
-
-def _warn(session: Session, where: str) -> None:
-    words = f"{where} is plain HTTP on the network: put a proxy with TLS before it, and say --behind-tls"
-    if session.json_lines:
-        output.write_line({"level": "warning", "message": words})
-    else:
-        output.error_console().print(output.styled(f"warning: {words}", "yellow"), soft_wrap=True)
 
 
 @command(token, "create", example="penstock token create billing --scope read --scope work:orders")

@@ -20,6 +20,7 @@ FAMILIES = (
     "append",
     "imports",
     "inspect",
+    "top.command",
     "groups",
     "run",
     "runs",
@@ -29,9 +30,12 @@ FAMILIES = (
     "ingest",
     "serve",
     "operate",
+    "retention",
+    "archives",
     "readers",
     "doctor",
     "conformance",
+    "bench",
 )
 for _family in FAMILIES:
     importlib.import_module(f"penstock.cli.{_family}")

@@ -12,6 +12,11 @@ KEY_BYTES: Final = 512
 STATE_BYTES: Final = 1024 * 1024  # one value of a key
 ERROR_BYTES: Final = 8 * 1024
 TRACEBACK_BYTES: Final = 8 * 1024  # of one kind of error
+LABEL_SETS: Final = 1_000  # streams and groups that metrics tell apart; all others are counted together
+METRICS_SECONDS: Final = 5.0  # for which metrics of the whole log are good before they are computed again
+SPAN_LINKS: Final = 32  # of the span of a lease to the traces of its events …
+SPAN_LOOK: Final = 1_000  # … among so many of its events, evenly spread
+FAILURE_SPANS: Final = 100  # of one lease
 FAILURE_LINES: Final = 3  # in the log of an engine, of one kind of error …
 FAILURE_LINES_SECONDS: Final = 60.0  # … in this time
 
@@ -106,7 +111,24 @@ METRIC_DAYS: Final = 400  # … by the hour, and then forgotten
 FOLD_STEPS: Final = 100  # transactions in one round that folds old numbers
 SERIES_POINTS: Final = 1_500  # of one series …
 SERIES_POINTS_DEFAULT: Final = 120  # … and at most if no step is given
+OPERATION_BATCH: Final = 5_000  # deliveries that an operation moves in one transaction
+OPERATION_LEASE_SECONDS: Final = 30.0  # after which another process goes on with an operation whose runner is gone
+OPERATION_LOOK_SECONDS: Final = 1.0  # between two looks at what an operation waits for
+PLAN_SECONDS: Final = 600.0  # a plan of an operation is out of date after this time
+PLAN_COUNT: Final = 1_000_000  # finished events that a plan of a replay counts, at most
+CANARIES: Final = 1_000  # of one operation
+RETURNED_COUNT: Final = 10_000  # returns that are counted, at most (or as many as stop the operation)
+KINDS_COUNT: Final = 10_000  # dead letters of a kind that are counted
+KINDS: Final = 1_000  # of errors of a group that are looked at
+NOTE_BYTES: Final = 2_000  # of a note on a kind of error
 
 IMPORT_BATCH: Final = 2_000  # events that an import stores in one transaction …
 IMPORT_BYTES: Final = 8 * 1024 * 1024  # … and about as many bytes of payloads
 IMPORT_WAIT_SECONDS: Final = 0.25  # between two looks at an open append that an import waits for
+
+RETENTION_LOOK_SECONDS: Final = (10.0, 600.0)  # between two looks at the policy of a stream: a hundredth of `keep`, …
+RETENTION_PASS_SECONDS: Final = (60.0, 3_600.0)  # … and at what it left standing: a tenth
+POLICY_STEPS: Final = 10  # batches that policies remove in one round
+RESTORE_BATCH: Final = 2_000  # archived events that are put back in one transaction …
+RESTORE_BYTES: Final = 8 * 1024 * 1024  # … and about as many bytes of payloads
+RESTORE_KEEP_DAYS: Final = 7.0  # restored events stay at least this long, if nothing else is said

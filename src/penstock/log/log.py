@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -11,7 +11,7 @@ from penstock.core import limits
 from penstock.core.access import Access
 from penstock.core.batch import Event
 from penstock.core.columns import RowColumns
-from penstock.core.event import Appended, AppendedMany, EventFields, check_name
+from penstock.core.event import Appended, AppendedMany, EventFields, check_name, check_text
 from penstock.core.group import Group, GroupOptions, Position, check_settings
 from penstock.core.job import LEASE_SECONDS, QUEUE, Job, check_job_name
 from penstock.core.lease import Idle, LeaseRow, Settled, Settlement
@@ -30,14 +30,18 @@ from penstock.log import (
     deliveries,
     doctor,
     drain,
+    export,
+    fingerprints,
     groups,
     horizon,
     keep,
     keyed_state,
     kill,
+    mend,
     newest_events,
     problems,
     prune,
+    purge,
     read,
     readers,
     reap,
@@ -56,7 +60,13 @@ from penstock.log import (
     standing,
     stats,
     tokens,
+    vitals,
 )
+from penstock.log.archives import erase, restore
+from penstock.log.archives import record as archive_record
+from penstock.log.archives.erase import Erased
+from penstock.log.archives.record import Archive
+from penstock.log.archives.restore import Restored
 from penstock.log.audit_pages import AuditEntry
 from penstock.log.bookkeeping import Bookkeeping
 from penstock.log.cancel import Cancelled
@@ -64,11 +74,13 @@ from penstock.log.changes import Newest
 from penstock.log.circuit import OpenCircuit
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
+from penstock.log.fingerprints import FingerprintStats
 from penstock.log.horizon import Horizon
 from penstock.log.ingest import Ingests
-from penstock.log.jobs import beat, finish, lifetime, retention, schedules, submit, types
+from penstock.log.jobs import beat, finish, lifetime, schedules, submit, types
 from penstock.log.jobs import cancel as job_cancel
 from penstock.log.jobs import look as jobs
+from penstock.log.jobs import retention as job_retention
 from penstock.log.jobs.beat import Beat
 from penstock.log.jobs.claim import JobClaims
 from penstock.log.jobs.held import HeldJobs
@@ -78,18 +90,26 @@ from penstock.log.jobs.schedules import Schedule
 from penstock.log.jobs.submit import Submitted
 from penstock.log.lease import Lease
 from penstock.log.newest_events import EventPage
+from penstock.log.operations import orders, record
+from penstock.log.operations.operation import Operation
+from penstock.log.operations.record import OperationInfo
+from penstock.log.operations.run import Runner
 from penstock.log.problems import Problem, Survey
 from penstock.log.readers import Reader
 from penstock.log.repair import Repaired, repair
+from penstock.log.retention import apply, policies
+from penstock.log.retention.apply import Expired
+from penstock.log.retention.policies import Retention, RetentionPolicy
 from penstock.log.runs import NewRun, RunCounts, RunInfo
 from penstock.log.search import Found
-from penstock.log.selection import Moved, select
+from penstock.log.selection import Filters, Moved, select
 from penstock.log.series import Series
 from penstock.log.sizes import Size
 from penstock.log.standing import BindingEntry, BlockedKey, Lane, OpenLease
 from penstock.log.stats import Stats
 from penstock.log.tokens import NewToken, Token
 from penstock.log.transact import look
+from penstock.log.vitals import Vitals
 from penstock.stores.base import Store, Transaction
 
 __all__ = ["Log", "Moved"]
@@ -105,6 +125,7 @@ class Log:
         self._held_jobs = HeldJobs()
         self.job_claims = JobClaims(store, self._claims, self._held_jobs)
         self.ingests = Ingests(store)
+        self._runner = Runner(store)
 
     def __enter__(self) -> Self:
         return self
@@ -353,13 +374,60 @@ class Log:
         type: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        fingerprint: str | None = None,
         all: bool = False,
         dry_run: bool = False,
         by: str | None = None,
     ) -> Moved:
-        """Move dead letters back, DEAD → PENDING with a fresh budget: by id, error, type or time, or all of them."""
-        which = select(event_ids=event_ids, error=error, type=type, since=since, until=until).or_all(all)
+        """Move dead letters back, DEAD → PENDING with a fresh budget: by id, error, type or time, or all of them.
+
+        `fingerprint="none"` names those without a fingerprint. What was purged or mended is moved only by its id. For
+        many, with a canary, a rate and a stop, see `operation`.
+        """
+        which = select(
+            event_ids=event_ids, error=error, type=type, since=since, until=until, fingerprint=fingerprint
+        ).or_all(all)
         return redrive.redrive(self.store, stream, group, which, dry_run=dry_run, by=by)
+
+    def purge(
+        self,
+        stream: str,
+        group: str,
+        *,
+        all: bool = False,
+        dry_run: bool = False,
+        by: str | None = None,
+        **filters: Unpack[Filters],
+    ) -> Moved:
+        """Take dead letters out of the queue for good; `prune` may remove their events. Filters as for `redrive`.
+
+        They stay DEAD with the reason `purged`. Lists and counts of dead letters leave them out, keys that halted at
+        one go on, and only `redrive` by id brings one back.
+        """
+        return purge.purge(self.store, stream, group, select(**filters).or_all(all), dry_run=dry_run, by=by)
+
+    def mend(
+        self,
+        stream: str,
+        group: str,
+        event_id: Any,
+        payload: Any,
+        *,
+        into: str | None = None,
+        reason: str | None = None,
+        by: str | None = None,
+    ) -> Appended:
+        """Append a corrected copy of a dead letter's event for this group; the dead letter leaves the queue.
+
+        The copy has the type, key and headers of the old event, names it in its metadata, and goes to the end of its
+        key. The stream's other groups do not receive it; with `into`, another stream, all groups of that one do. The
+        dead letter stays DEAD, hidden, with the reason `mended`. Repeating the call is harmless.
+        """
+        return mend.mend(self.store, stream, group, event_id, payload, into=into, reason=reason, by=by)
+
+    def export(self, stream: str, group: str, **filters: Unpack[Filters]) -> Iterator[dict[str, Any]]:
+        """Return dead letters with payload and error, one document each, in offset order; see `mend`."""
+        return export.export(self.store, stream, group, select(**filters))
 
     def replay(
         self,
@@ -462,6 +530,163 @@ class Log:
         """
         return prune.prune(self.store, stream, before=before, upto=upto, keep_dead=keep_dead, by=by)
 
+    # --- operations on many ----------------------------------------------------------------------------------------
+
+    def operation(
+        self,
+        kind: str,
+        stream: str,
+        group: str,
+        *,
+        all: bool = False,
+        to: Position | None = None,
+        state: str = "keep",
+        canary: int | None = None,
+        rate_per_second: float | None = None,
+        stop_on_return: int | None = None,
+        reason: str | None = None,
+        by: str | None = None,
+        **filters: Unpack[Filters],
+    ) -> Operation:
+        """Describe a "redrive", "replay", "rewind" or "purge" of many; `plan()` it, then `start()` it.
+
+        Takes the filters of `redrive`, or `all`; a rewind takes `to` and `state` as `rewind` does. First `canary`
+        deliveries are moved, and the rest once each of them is PUBLISHED or DEAD, `rate_per_second` at most. The
+        operation stops once `stop_on_return` of those it moved are DEAD again with the error they had (a replay: with
+        any). It survives crashes, moves nothing twice, and keeps the order of keys.
+        """
+        order = orders.order(
+            kind,
+            stream,
+            group,
+            select(**filters),
+            all=all,
+            to=to,
+            state=state,
+            canary=canary,
+            rate_per_second=rate_per_second,
+            stop_on_return=stop_on_return,
+            reason=check_text(reason, "reason"),
+            by=by,
+        )
+        return Operation(self.store, self._runner, order)
+
+    def get_operation(self, number: int) -> Operation:
+        """Return a stored operation, to watch it or to change its course."""
+        return Operation(self.store, self._runner, None, record.info(self.store, number))
+
+    def operations(
+        self,
+        *,
+        state: str | None = None,
+        stream: str | None = None,
+        group: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[OperationInfo]:
+        """Return operations, the newest first; pass the last one's id as `before` for the next page."""
+        return record.listed(self.store, state=state, stream=stream, group=group, before=before, limit=limit)
+
+    def run_operations(self, seconds: float = 1.0) -> bool:
+        """Run started operations for about so long; engines and `penstock serve` do this by themselves.
+
+        Returns whether there is more to do now.
+        """
+        return self._runner.run(checks.seconds(seconds, "seconds"))
+
+    def fingerprints(
+        self,
+        stream: str,
+        group: str,
+        *,
+        type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        error: str | None = None,
+        limit: int = 50,
+    ) -> list[FingerprintStats]:
+        """Return the kinds of errors of a group's dead letters that were seen last, the largest first.
+
+        Of each kind the newest 10,000 are counted. The time it takes does not grow with the dead letters.
+        """
+        which = select(error=error, type=type, since=since, until=until)
+        return fingerprints.fingerprints(self.store, stream, group, which, limit)
+
+    def note_fingerprint(
+        self,
+        stream: str,
+        group: str,
+        fingerprint: str | None,
+        *,
+        note: str | None = None,
+        owner: str | None = None,
+        muted: bool | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Say something about a kind of error: a note, who looks after it, whether it is muted.
+
+        What is not given stays, an empty text removes it. `None` is the kind without a fingerprint.
+        """
+        fingerprints.note(self.store, stream, group, fingerprint, note=note, owner=owner, muted=muted, by=by)
+
+    # --- retention, archives and erasure -------------------------------------------------------------------------
+
+    def set_retention(
+        self,
+        stream: str,
+        *,
+        keep: float | timedelta | str | None = None,
+        keep_dead: float | timedelta | str | None = None,
+        archive: str | None = None,
+        by: str | None = None,
+    ) -> RetentionPolicy | None:
+        """Remove events of a stream by themselves once they are older than `keep` and every group has finished them.
+
+        Times are seconds or a timedelta; what is not given stays as it is; `keep="forever"` removes the policy. The
+        events of dead letters stay, unless `keep_dead` says how long after their death ("forever": always). With
+        `archive` only what was archived there is removed; "none" ends that.
+        """
+        return policies.set_retention(self.store, stream, keep, keep_dead, archive, by)
+
+    def retention(self) -> Retention:
+        """Return how long the events of streams, and jobs by their type, stay."""
+        return policies.retention(self.store)
+
+    def apply_retention(self) -> Expired:
+        """Remove some of what policies let go; engines and `penstock serve` do this by themselves.
+
+        Call it again while the result says `more`.
+        """
+        return apply.apply_retention(self.store)
+
+    def archives(self, stream: str | None = None) -> list[Archive]:
+        """Return all archives, of one stream or of the log; `penstock archive` writes them."""
+        return archive_record.archives(self.store, stream)
+
+    def restore(
+        self,
+        stream: str,
+        *,
+        source: str | None = None,
+        after: int = 0,
+        upto: int | None = None,
+        keep_days: float = limits.RESTORE_KEEP_DAYS,
+        by: str | None = None,
+    ) -> Restored:
+        """Put archived events that were pruned back under their own offsets, so that rewind and replay reach them.
+
+        Groups that had passed them have finished them. `source` is one place of several. Policies leave them alone for
+        `keep_days`. If interrupted, call it again.
+        """
+        return restore.restore(self.store, stream, source=source, after=after, upto=upto, keep_days=keep_days, by=by)
+
+    def erase(self, event_id: Any, *, reason: str, by: str | None = None) -> Erased:
+        """Replace the payload of an event by an empty one, in the log and in archives; the event stays, as `erased`.
+
+        What its failures said goes with it. Copies that handlers made of it are not known here.
+        """
+        return erase.erase(self.store, event_id, reason, by)
+
     # --- inspect -------------------------------------------------------------------------------------------------
 
     def deliveries(
@@ -475,12 +700,20 @@ class Log:
         until: datetime | None = None,
         error: str | None = None,
         event_ids: Iterable[Any] | None = None,
+        fingerprint: str | None = None,
+        purged: bool = False,
         after: int = 0,
         limit: int = 1000,
     ) -> list[DeliveryRecord]:
-        """Return deliveries in offset order; pass the last one's offset as `after` for the next page."""
-        which = select(event_ids=event_ids, error=error, type=type, since=since, until=until)
-        return deliveries.deliveries(self.store, stream, group, which, state=state, after=after, limit=limit)
+        """Return deliveries in offset order; pass the last one's offset as `after` for the next page.
+
+        With `state="DEAD"` those that were purged or mended are left out, unless `purged` asks for them, or
+        `event_ids` names them.
+        """
+        which = select(event_ids=event_ids, error=error, type=type, since=since, until=until, fingerprint=fingerprint)
+        return deliveries.deliveries(
+            self.store, stream, group, which, state=state, after=after, limit=limit, hidden=purged
+        )
 
     def delivery(self, stream: str, group: str, event_id: Any) -> DeliveryRecord:
         """Return one delivery with its attempt history; the event by its id or its offset."""
@@ -526,6 +759,10 @@ class Log:
     def state(self, stream: str, group: str, key: str) -> dict[str, Any]:
         """Return the state of one key, for inspection."""
         return keyed_state.of_key(self.store, stream, group, key)
+
+    def vitals(self) -> Vitals:
+        """Return what is wrong with the log as a whole, in numbers: who holds the horizon, blocked lanes, runs."""
+        return vitals.vitals(self.store)
 
     def circuits(self) -> list[OpenCircuit]:
         """Return the groups whose targets are down, and since when."""
@@ -734,7 +971,7 @@ class Log:
 
         Call it again while the result says `more`.
         """
-        return retention.remove_finished(self.store)
+        return job_retention.remove_finished(self.store)
 
     def claim_job(
         self,

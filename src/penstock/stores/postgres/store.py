@@ -213,6 +213,11 @@ class PostgresStore:
 
         return health.findings(tx, self.schema, now)
 
+    def mend_indexes(self) -> list[str]:
+        from penstock.stores.postgres import indexes
+
+        return indexes.mend(self)
+
     def make_home(self) -> bool:
         with self.connection() as connection:
             return self._home.move_in(connection)

@@ -197,6 +197,15 @@ class SqliteStore:
 
         return health.findings(tx)
 
+    def mend_indexes(self) -> list[str]:
+        wanted = blocks.index_statements("sqlite")
+        with self.transaction(write=False) as tx:
+            known = {row.name for row in tx.rows("doctor.indexes")}
+        with self.connections.lend() as connection, named(self.path):
+            for name in wanted.keys() - known:
+                patiently(lambda name=name: connection.execute(wanted[name]))  # type: ignore[misc]
+        return sorted(wanted.keys() - known)
+
     def make_home(self) -> bool:
         """A file is at home wherever it is."""
         return False

@@ -36,13 +36,13 @@ _STATUSES: Final = {
     403: ("forbidden", "cross_site", "permission_denied"),
     404: (
         *("not_found", "unknown_event", "unknown_group", "unknown_job", "unknown_reader", "unknown_run"),
-        *("unknown_schedule", "unknown_token"),
+        *("unknown_schedule", "unknown_token", "unknown_operation"),
     ),
     405: ("method_not_allowed",),
     409: (
         *("append_only", "binding_changed", "claim_lost", "duplicate_mismatch", "group_exists", "illegal_transition"),
         *("in_flight", "job_exists", "key_reused", "lease_lost", "ordered_group", "settle_mismatch", "stale_batch"),
-        *("state_conflict", "token_exists"),
+        *("state_conflict", "token_exists", "plan_outdated", "operation_ended"),
     ),
     410: ("pruned",),
     413: ("too_large",),

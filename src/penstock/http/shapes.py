@@ -12,7 +12,10 @@ from penstock.core.lease import LeaseRow, Settled
 from penstock.core.retry import Retry
 from penstock.http.answers import CLAIMED, DELIVERY, EVENT, JOB
 from penstock.log.deliveries import Attempt, DeliveryRecord
+from penstock.log.fingerprints import FingerprintStats
 from penstock.log.jobs.schedules import Schedule
+from penstock.log.operations.plan import Plan
+from penstock.log.operations.record import OperationInfo
 from penstock.log.runs import RunInfo
 from penstock.log.stats import GroupStats, JobTypeStats, StreamStats
 
@@ -90,6 +93,9 @@ def components() -> dict[str, Schema]:
         "ClaimedJob": an_object(**job, token=_WHOLE, payload={}, result={}),
         "Group": an_object(**_group(), retry=an_object(**_of(Retry, " ".join(Retry().stored)))),
         "Schedule": an_object(**schedule, optional=body),
+        "Operation": an_object(**_of(OperationInfo)),
+        "Plan": an_object(**_of(Plan)),
+        "Fingerprint": an_object(**_of(FingerprintStats)),
         "Run": an_object(**_of(RunInfo)),
         "GroupStats": an_object(**group_stats, optional=totals),
         "StreamStats": an_object(**_of(StreamStats)),

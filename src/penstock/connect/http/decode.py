@@ -19,6 +19,7 @@ from penstock.core.lease import Settled
 from penstock.errors import CommitUnknown, PenstockError, StoreUnavailable, all_errors
 from penstock.log.cancel import Cancelled
 from penstock.log.deliveries import Attempt, DeliveryRecord
+from penstock.log.fingerprints import FingerprintStats
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.runs import RunInfo
 from penstock.log.selection import Moved
@@ -108,6 +109,12 @@ def stats_of(document: Mapping[str, Any]) -> Stats:
     """Return the stats."""
     streams = tuple(made(StreamStats, one) for one in document["streams"])
     return Stats(document["horizon"], streams, tuple(made(GroupStats, one) for one in document["groups"]))
+
+
+def kind_of(document: Mapping[str, Any]) -> FingerprintStats:
+    """Return a kind of error."""
+    samples = tuple(uuid.UUID(one) for one in document["sample_event_ids"])
+    return made(FingerprintStats, document, trend=tuple(document["trend"]), sample_event_ids=samples)
 
 
 def moved_of(document: Mapping[str, Any]) -> Moved:

@@ -32,6 +32,8 @@ FAMILIES = (
     "operate",
     "retention",
     "archives",
+    "operations",
+    "dead_letters",
     "readers",
     "doctor",
     "conformance",

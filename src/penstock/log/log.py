@@ -33,6 +33,7 @@ from penstock.log import (
     keep,
     keyed_state,
     kill,
+    life,
     prune,
     read,
     readers,
@@ -68,6 +69,7 @@ from penstock.log.jobs.retention import Removed
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.jobs.submit import Submitted
 from penstock.log.lease import Lease
+from penstock.log.life import Life
 from penstock.log.readers import Reader
 from penstock.log.repair import Repaired, repair
 from penstock.log.runs import NewRun, RunCounts, RunInfo
@@ -462,6 +464,18 @@ class Log:
     def delivery(self, stream: str, group: str, event_id: Any) -> DeliveryRecord:
         """Return one delivery with its attempt history; the event by its id or its offset."""
         return deliveries.delivery(self.store, stream, group, event_id)
+
+    def life(self, stream: str, event_id: Any) -> Life:
+        """Return an event, by its id or its offset, with its delivery and its history in every group of its stream."""
+        return life.life(self.store, stream, event_id)
+
+    def stream_of(self, event_id: Any) -> tuple[str, int]:
+        """Return the stream and the offset of an event, by its id or its offset."""
+        return life.stream_of(self.store, event_id)
+
+    def pruned(self) -> dict[str, int]:
+        """Return the offset up to which each stream was pruned, if it was."""
+        return life.pruned(self.store)
 
     def stats(self, stream: str | None = None, group: str | None = None) -> Stats:
         """Return counts per state, lag and age of all groups, a stream's, or one.

@@ -18,6 +18,7 @@ from penstock.core.lease import Idle, LeaseRow, Settled, Settlement
 from penstock.core.retry import Retry
 from penstock.log import (
     append,
+    audit_pages,
     bindings,
     cancel,
     change_group,
@@ -34,6 +35,8 @@ from penstock.log import (
     keyed_state,
     kill,
     life,
+    newest_events,
+    problems,
     prune,
     read,
     readers,
@@ -45,12 +48,16 @@ from penstock.log import (
     reschedule,
     rewind,
     runs,
+    search,
     series,
     settle,
+    sizes,
     skip,
+    standing,
     stats,
     tokens,
 )
+from penstock.log.audit_pages import AuditEntry
 from penstock.log.bookkeeping import Bookkeeping
 from penstock.log.cancel import Cancelled
 from penstock.log.changes import Newest
@@ -70,11 +77,16 @@ from penstock.log.jobs.schedules import Schedule
 from penstock.log.jobs.submit import Submitted
 from penstock.log.lease import Lease
 from penstock.log.life import Life
+from penstock.log.newest_events import EventPage
+from penstock.log.problems import Problem, Survey
 from penstock.log.readers import Reader
 from penstock.log.repair import Repaired, repair
 from penstock.log.runs import NewRun, RunCounts, RunInfo
+from penstock.log.search import Found
 from penstock.log.selection import Moved, select
 from penstock.log.series import Series
+from penstock.log.sizes import Size
+from penstock.log.standing import BindingEntry, BlockedKey, Lane, OpenLease
 from penstock.log.stats import Stats
 from penstock.log.tokens import NewToken, Token
 from penstock.log.transact import look
@@ -545,6 +557,54 @@ class Log:
     def repair(self, *, by: str | None = None) -> Repaired:
         """Make a log writable again after a restore or a failover: raise sequences, end open leases."""
         return repair(self.store, by)
+
+    def survey(self) -> Survey:
+        """Return all groups with their numbers, and what is wrong, the worst first. Cheap enough to be asked often."""
+        return problems.survey(self.store)
+
+    def problems(self) -> list[Problem]:
+        """Return what is wrong now, the worst first: what stands still, is held, is lost, or dies."""
+        return problems.problems(self.store)
+
+    def lanes(self, stream: str, group: str) -> list[Lane]:
+        """Return the lanes of a group: how far each has got, and what came back to it."""
+        return standing.lanes(self.store, stream, group)
+
+    def open_leases(self, stream: str, group: str) -> list[OpenLease]:
+        """Return the open leases of a group, the oldest first (at most 100)."""
+        return standing.leases(self.store, stream, group)
+
+    def blocked_keys(self, stream: str, group: str) -> list[BlockedKey]:
+        """Return keys of an ordered group that are held back by a failing or dead delivery (50 are looked at)."""
+        return standing.blocked(self.store, stream, group)
+
+    def bindings(self, stream: str, group: str) -> list[BindingEntry]:
+        """Return which events a group wants, and wanted, with the offsets from which on; the newest first."""
+        return standing.bindings(self.store, stream, group)
+
+    def audit(
+        self, *, stream: str | None = None, group: str | None = None, before: int | None = None, limit: int = 50
+    ) -> list[AuditEntry]:
+        """Return who did what, the newest first; pass the last one's `id` as `before` for the next page."""
+        return audit_pages.page(self.store, stream, group, before, limit)
+
+    def newest_events(
+        self, stream: str, *, before: int | None = None, type: str | None = None, limit: int = 50
+    ) -> EventPage:
+        """Return events of a stream, the newest first, with the beginning of their payloads."""
+        return newest_events.newest_events(self.store, stream, before, type, limit)
+
+    def event_types(self, stream: str) -> dict[str, int]:
+        """Return how many events of each type a stream has, from the tally."""
+        return stats.types_of(self.store, stream)
+
+    def search(self, text: str, reads: Callable[[str], bool] = lambda stream: True) -> Found:
+        """Look for an id, an offset, a key or an error, among the newest, in the streams that `reads` lets through."""
+        return search.search(self.store, text, reads)
+
+    def sizes(self) -> list[Size]:
+        """Return how much room the log takes."""
+        return sizes.sizes(self.store)
 
     def newest(self) -> Newest:
         """Return what is newest of events, leases, audit and runs, to see whether anything has changed. Cheap."""

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from penstock.core import limits
 from penstock.core.binding import Span
+from penstock.core.event import check_name
 from penstock.core.group import Group
 from penstock.core.job import GROUP, name_of
 from penstock.log import groups
@@ -169,6 +170,13 @@ def stats_in(tx: Transaction, stream: str | None = None, group_name: str | None 
 def events_in(tx: Transaction, stream: str) -> int:
     """Return the number of events of a stream, up to the horizon."""
     return sum(int(row.events) for row in tx.rows("stats.now", stream=stream, upto=tx.horizon()))
+
+
+def types_of(store: Store, stream: str) -> dict[str, int]:
+    """Return how many events of each type a stream has up to the horizon, most first."""
+    check_name(stream, "stream")
+    rows = look(store, lambda tx: tx.rows("stats.now", stream=stream, upto=tx.horizon()))
+    return {row.event_type: int(row.events) for row in sorted(rows, key=lambda row: (-row.events, row.event_type))}
 
 
 def _beyond(tx: Transaction, counts: _Counts, group: Group, consumed: int, horizon: int) -> tuple[int, bool]:

@@ -1,0 +1,151 @@
+"""What is wrong with the log now, the worst first. Every look is bounded, so that a page may ask often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from penstock.core.finding import duration
+from penstock.core.limits import BLOCKED_PER_LANE, RUN_LOST_SECONDS
+from penstock.log import circuit, drain, stats
+from penstock.log.stats import GroupStats, Stats
+from penstock.log.transact import look
+from penstock.stores.base import Row, Store, Transaction
+
+UNSERVED_SECONDS: Final = 60.0  # nobody has claimed for so long, though something is due
+HELD_SECONDS: Final = 10.0  # the horizon is held for so long
+DIED_SECONDS: Final = 3_600.0
+DIED_MOST: Final = 1_000  # dead letters of the last hour that are counted
+RETRYING_LOOK: Final = 10_000  # waiting rows among which retries are counted
+_LISTED: Final = 5  # of a kind that has no group
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that somebody should look at; a grave one stops work or loses it."""
+
+    kind: str  # paused, circuit, horizon, unserved, blocked, lost_run, expired, dying
+    grave: bool
+    stream: str | None
+    group: str | None
+    what: str
+    since: datetime | None
+    todo: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All groups, what is wrong with them, and how many deliveries of each wait for another attempt."""
+
+    stats: Stats
+    problems: tuple[Problem, ...]
+    retrying: Mapping[tuple[str, str], int]
+    now: datetime
+
+
+def survey(store: Store) -> Survey:
+    """Look at everything; nothing is written."""
+    known = stats.stats(store)
+    found = look(store, _read)
+    problems = [*_grave(store, known, found), *_lesser(known, found), *_of_log(store, found)]
+    retrying = {key: int(row.retrying) for key, row in found.groups.items()}
+    ordered = sorted(problems, key=lambda one: (not one.grave, one.stream or "", one.group or ""))
+    return Survey(known, tuple(ordered), retrying, found.now)
+
+
+def problems(store: Store) -> list[Problem]:
+    """Return what is wrong, the worst first."""
+    return list(survey(store).problems)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    now: datetime
+    groups: Mapping[tuple[str, str], Row]
+    holders: list[Row]
+    expired: list[Row]
+    runs: list[Row]
+
+
+def _read(tx: Transaction) -> _Read:
+    now = tx.now()
+    rows = tx.rows("problems.groups", **groups_of(now))
+    return _Read(
+        now,
+        {(row.stream, row.group_name): row for row in rows},
+        tx.rows("doctor.holders"),
+        tx.rows("doctor.stuck", now=now),
+        tx.rows("run.list", everything=False),
+    )
+
+
+def groups_of(now: datetime) -> dict[str, object]:
+    """Return the parameters of `problems.groups`."""
+    since = now - timedelta(seconds=DIED_SECONDS)
+    return {"since": since, "most": DIED_MOST, "blocked": BLOCKED_PER_LANE - 1, "look": RETRYING_LOOK}
+
+
+def _grave(store: Store, known: Stats, found: _Read) -> Iterator[Problem]:
+    """Yield groups that do no work."""
+    for one in known.groups:
+        row = found.groups.get((one.stream, one.group))
+        if row is None:
+            continue
+        if one.paused:
+            why = one.pause_reason or "by hand"
+            who = "" if row.paused_by is None else f" by {row.paused_by}"
+            what = f"paused{who}: {why}"
+            yield Problem("paused", bool(one.pending), *_of(one), what, row.paused_at, "Fix the cause, then resume it.")
+        elif row.blocked_lanes:
+            lanes = "1 lane stands" if row.blocked_lanes == 1 else f"{row.blocked_lanes} lanes stand"
+            what = f"{lanes} still: {BLOCKED_PER_LANE:,} deliveries wait behind keys that fail"
+            yield Problem("blocked", True, *_of(one), what, None, "Fix, kill or skip the first delivery of each key.")
+        elif _unserved(store, one, row, found.now):
+            ago = "ever" if row.claimed_at is None else f"for {duration((found.now - row.claimed_at).total_seconds())}"
+            what = f"nobody has claimed {ago}: {one.pending:,} wait"
+            yield Problem("unserved", True, *_of(one), what, row.claimed_at, "Start a worker, or delete the group.")
+
+
+def _unserved(store: Store, one: GroupStats, row: Row, now: datetime) -> bool:
+    waits = one.pending > 0 and one.open_leases == 0 and (one.oldest_seconds or 0) > UNSERVED_SECONDS
+    if not waits or one.unavailable is not None:
+        return False
+    if row.claimed_at is not None and (now - row.claimed_at).total_seconds() < UNSERVED_SECONDS:
+        return False
+    return drain.idle(store, one.stream, one.group) is None  # something is due, and not in the future
+
+
+def _lesser(known: Stats, found: _Read) -> Iterator[Problem]:
+    """Yield groups that work, but not well."""
+    for one in known.groups:
+        row = found.groups.get((one.stream, one.group))
+        if row is not None and row.died:
+            count = f"{row.died:,}{'+' if row.died >= DIED_MOST else ''}"
+            what = f"{count} {'delivery' if row.died == 1 else 'deliveries'} died within the hour"
+            yield Problem("dying", False, *_of(one), what, None, "Look at the errors, fix the handler, then redrive.")
+
+
+def _of_log(store: Store, found: _Read) -> Iterator[Problem]:
+    """Yield what concerns the log, or a target, or a worker."""
+    for down in circuit.opened(store):
+        what = f"the target is down: {down.error or 'unavailable'}"
+        yield Problem("circuit", True, down.stream, down.group, what, down.since, "One event is tried now and then.")
+    for row in found.holders[:_LISTED]:
+        held = 0.0 if row.started_at is None else (found.now - row.started_at).total_seconds()
+        if held >= HELD_SECONDS:
+            who = f"prepared transaction {row.gid}" if row.pid is None else f"pid {row.pid} “{row.application_name}”"
+            what = f"the horizon is held by {who}, {row.state or 'prepared'}: later events wait for its commit"
+            yield Problem("horizon", True, None, None, what, row.started_at, "Let it commit, or end that session.")
+    for row in found.expired[:_LISTED]:
+        what = f"lease #{row.id} of {row.claimed_by} has expired, and nobody takes it back"
+        yield Problem("expired", True, row.stream, row.group_name, what, row.expires_at, "Start a worker, or reap.")
+    lost = [row for row in found.runs if (found.now - row.heartbeat_at).total_seconds() > RUN_LOST_SECONDS]
+    for row in lost[:_LISTED]:
+        what = f"run {row.id} “{row.name}” on {row.host} sends no heartbeat"
+        yield Problem("lost_run", False, None, None, what, row.heartbeat_at, "See whether its process is alive.")
+
+
+def _of(one: GroupStats) -> tuple[str, str]:
+    return one.stream, one.group

@@ -691,6 +691,41 @@ class ImportConflict(PenstockError):
     hint = "Import into a group that does not exist yet; to begin an import again, delete its group first."
 
 
+class PlanOutdated(PenstockError):
+    """The plan of this operation is out of date; nothing was started."""
+
+    code = "plan_outdated"
+    hint = "Make the plan again, look at its count, and start with its cutoff and count."
+
+
+class UnknownOperation(PenstockError):
+    """There is no operation with this number."""
+
+    code = "unknown_operation"
+    hint = "`penstock operation list` lists them."
+
+
+class OperationEnded(PenstockError):
+    """The operation has ended, and nothing can change it any more."""
+
+    code = "operation_ended"
+    hint = "Plan and start a new one."
+
+
+class OperationOption(InvalidInput):
+    """An operation of this kind does not take this option."""
+
+    code = "operation_option"
+    hint = "A canary and stop_on_return need outcomes (redrive, replay), a rate needs batches (not rewind)."
+
+
+class PayloadUnchanged(InvalidInput):
+    """The payload is the one that failed; nothing was mended."""
+
+    code = "payload_unchanged"
+    hint = "Change the payload, or redrive the dead letter to try it again as it is."
+
+
 # Database trouble that may pass: an engine waits until it does and counts no failure.
 AWAY = (StoreBusy, StoreUnavailable, CommitUnknown)
 

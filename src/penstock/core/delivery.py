@@ -29,3 +29,5 @@ class Reason(StrEnum):
     SKIPPED = "skipped"
     REWOUND = "rewound"
     IMPORTED = "imported"
+    PURGED = "purged"
+    MENDED = "mended"

@@ -107,6 +107,17 @@ FOLD_STEPS: Final = 100  # transactions in one round that folds old numbers
 SERIES_POINTS: Final = 1_500  # of one series …
 SERIES_POINTS_DEFAULT: Final = 120  # … and at most if no step is given
 
+OPERATION_BATCH: Final = 5_000  # deliveries that an operation moves in one transaction
+OPERATION_LEASE_SECONDS: Final = 30.0  # after which another process goes on with an operation whose runner is gone
+OPERATION_LOOK_SECONDS: Final = 1.0  # between two looks at what an operation waits for
+PLAN_SECONDS: Final = 600.0  # a plan of an operation is out of date after this time
+PLAN_COUNT: Final = 1_000_000  # finished events that a plan of a replay counts, at most
+CANARIES: Final = 1_000  # of one operation
+RETURNED_COUNT: Final = 10_000  # returns that are counted, at most (or as many as stop the operation)
+KINDS_COUNT: Final = 10_000  # dead letters of a kind that are counted
+KINDS: Final = 1_000  # of errors of a group that are looked at
+NOTE_BYTES: Final = 2_000  # of a note on a kind of error
+
 IMPORT_BATCH: Final = 2_000  # events that an import stores in one transaction …
 IMPORT_BYTES: Final = 8 * 1024 * 1024  # … and about as many bytes of payloads
 IMPORT_WAIT_SECONDS: Final = 0.25  # between two looks at an open append that an import waits for

@@ -16,6 +16,7 @@ from penstock.errors import PermissionDenied
 from penstock.log.log import Log
 
 logger = logging.getLogger("penstock")
+OPERATION_SECONDS = 1.0  # between two looks for stored operations
 
 
 @dataclass(slots=True)
@@ -57,6 +58,7 @@ def rounds(log: Log, retention_seconds: float) -> list[Round]:
     found = [
         Round("remove finished jobs", retention_seconds, lambda: log.remove_finished_jobs().more),
         Round("record metrics", limits.METRIC_SECONDS, lambda: _record(log)),
+        Round("run operations", OPERATION_SECONDS, log.run_operations),
     ]
     for one in found:
         one.next_at += one.every_seconds

@@ -83,23 +83,43 @@ class DeliveryRecord:
 
 
 def deliveries(
-    store: Store, stream: str, group: str, which: Selection, *, state: str | None, after: int, limit: int
+    store: Store,
+    stream: str,
+    group: str,
+    which: Selection,
+    *,
+    state: str | None,
+    after: int,
+    limit: int,
+    hidden: bool = False,
 ) -> list[DeliveryRecord]:
     """Return deliveries in offset order; pass the last offset as `after` for the next page."""
     wanted = None if state is None else checks.state_of(state)
     checks.count(after, "after")
     checks.count(limit, "limit")
-    return look(store, lambda tx: page(tx, stream, group, which, state=wanted, after=after, limit=limit))
+    return look(store, lambda tx: page(tx, stream, group, which, state=wanted, after=after, limit=limit, hidden=hidden))
 
 
 def page(
-    tx: Transaction, stream: str, group_name: str, which: Selection, *, state: State | None, after: int, limit: int
+    tx: Transaction,
+    stream: str,
+    group_name: str,
+    which: Selection,
+    *,
+    state: State | None,
+    after: int,
+    limit: int,
+    hidden: bool = False,
 ) -> list[DeliveryRecord]:
-    """Return one page of deliveries, in the caller's transaction."""
+    """Return one page of deliveries, in the caller's transaction.
+
+    Of dead letters those that were purged or mended only if they are named, or with `hidden`.
+    """
     group = groups.get(tx, stream, group_name)
     begin, end = positions.between(tx, stream, which.since, which.until)
     after = max(after, begin)
     found: list[DeliveryRecord] = []
+    hide = state is State.DEAD and which.event_ids is None and not hidden
     window = end if which.event_ids is not None else max(_WINDOW, 4 * limit)
     # A page must not sort a backlog: examine windows, each twice as wide, and skip those that cannot match.
     while len(found) < limit and (after := _skip(tx, group, which.event_type, state, after, end)) < end:
@@ -111,6 +131,7 @@ def page(
             after=after,
             upto=after + window,
             limit=limit - len(found),
+            hide=hide,
             **which.params(),
         )
         found += [_record(row) for row in rows]
@@ -182,8 +203,8 @@ def _delivery(
         return None
     which = Selection(event_ids=[event.event_id]).params()
     at = event.offset
-    one = {"group_id": group.group_id, "stream": stream, "state": None, "after": at - 1, "upto": at, "limit": 1}
-    rows = tx.rows("inspect.deliveries", **one, **which)
+    one = {"group_id": group.group_id, "stream": stream, "state": None, "after": at - 1, "upto": at}
+    rows = tx.rows("inspect.deliveries", limit=1, hide=False, **one, **which)
     if not rows:
         return None
     history = tx.rows("inspect.history", group_id=group.group_id, offset=event.offset)

@@ -15,17 +15,24 @@ from penstock.core.batch import Event, Events
 from penstock.core.delivery import State
 from penstock.core.moments import of_micros
 from penstock.errors import UnknownEvent
-from penstock.log import checks
+from penstock.log import audit_pages, checks
 from penstock.log.deliveries import Attempt
 from penstock.log.transact import look
 from penstock.stores.base import Row, Store, Transaction
 
 BEFORE: Final = 1_000  # events before one that waits, which are counted at most
-_LINES: Final = 20  # of what people did, the newest, for which the audit is looked up
+NOTED: Final = 100  # rows of the audit of a group, the newest, among which reasons are looked for
 _NEAR: Final = timedelta(seconds=30)  # a line of the history and its row of the audit are of one transaction
-_BY_PEOPLE: Final = frozenset(
-    {"redriven", "replayed", "rewound", "killed", "rescheduled", "skipped", "purged", "mended"}
-)
+_BY_PEOPLE: Final = {  # what happened to a delivery, and how the audit calls it
+    "redriven": "redrive",
+    "replayed": "replay",
+    "rewound": "rewind",
+    "killed": "kill",
+    "rescheduled": "reschedule",
+    "skipped": "skip",
+    "purged": "purge",
+    "mended": "mend",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +139,7 @@ def _before(tx: Transaction, rows: Sequence[Row], stream: str, event: Row) -> di
     waiting = [row.group_id for row in rows if row.state == State.PENDING and not row.has_row and not row.attempts]
     if not waiting:
         return {}
-    found = tx.rows(
-        "life.before", ids=waiting, stream=stream, offset=event.offset, bucket=event.bucket, most=BEFORE
-    )
+    found = tx.rows("life.before", ids=waiting, stream=stream, offset=event.offset, bucket=event.bucket, most=BEFORE)
     return {row.group_id: int(row.before) for row in found}
 
 
@@ -192,19 +197,24 @@ def _done(tx: Transaction, stream: str, lines: Mapping[str, Sequence[Attempt]]) 
         key=lambda one: one[0].at,
         reverse=True,
     )
-    return tuple(
-        Done(group, line.at, line.outcome, line.by, *(_audited(tx, stream, group, line) if place < _LINES else ()))
-        for place, (line, group) in enumerate(found)
-    )
+    noted = {
+        group: tx.rows("audit.page", **audit_pages.page_of(stream, group, None, NOTED))
+        for group in dict.fromkeys(group for _, group in found)
+    }
+    return tuple(Done(group, line.at, line.outcome, line.by, *_audited(noted[group], line)) for line, group in found)
 
 
-def _audited(tx: Transaction, stream: str, group: str, line: Attempt) -> tuple[int | None, str | None]:
-    near = {"since": line.at, "until": line.at + _NEAR}
-    row = tx.one("life.audit", stream=stream, group_name=group, by=line.by, **near)
-    if row is None:
-        return None, None
-    detail = orjson.loads(row.detail or "{}")
-    return row.count, detail.get("reason") if isinstance(detail, dict) else None
+def _audited(rows: Sequence[Row], line: Attempt) -> tuple[int | None, str | None]:
+    """Return how many were moved together, and why, if this is among the newest that was done to the group."""
+    for row in reversed(rows):
+        if (
+            row.action == _BY_PEOPLE[line.outcome]
+            and row.by == line.by
+            and line.at <= row.happened_at < line.at + _NEAR
+        ):
+            reason = orjson.loads(row.detail or "{}").get("reason")
+            return row.count, None if reason is None else str(reason)
+    return None, None
 
 
 def id_time(event_id: uuid.UUID) -> datetime | None:

@@ -11,7 +11,7 @@ from penstock.core import limits
 from penstock.core.access import Access
 from penstock.core.batch import Event
 from penstock.core.columns import RowColumns
-from penstock.core.event import Appended, AppendedMany, EventFields
+from penstock.core.event import Appended, AppendedMany, EventFields, check_text
 from penstock.core.group import Group, GroupOptions, Position, check_settings
 from penstock.core.job import LEASE_SECONDS, QUEUE, Job, check_job_name
 from penstock.core.lease import Idle, LeaseRow, Settled, Settlement
@@ -30,6 +30,7 @@ from penstock.log import (
     deliveries,
     doctor,
     drain,
+    fingerprints,
     groups,
     keep,
     keyed_state,
@@ -38,6 +39,7 @@ from penstock.log import (
     newest_events,
     problems,
     prune,
+    purge,
     read,
     readers,
     reap,
@@ -64,6 +66,7 @@ from penstock.log.changes import Newest
 from penstock.log.circuit import OpenCircuit
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
+from penstock.log.fingerprints import FingerprintStats
 from penstock.log.ingest import Ingests
 from penstock.log.jobs import beat, finish, lifetime, retention, schedules, submit, types
 from penstock.log.jobs import cancel as job_cancel
@@ -78,6 +81,10 @@ from penstock.log.jobs.submit import Submitted
 from penstock.log.lease import Lease
 from penstock.log.life import Life
 from penstock.log.newest_events import EventPage
+from penstock.log.operations import orders, record
+from penstock.log.operations.operation import Operation
+from penstock.log.operations.record import OperationInfo
+from penstock.log.operations.run import Runner
 from penstock.log.problems import Problem, Survey
 from penstock.log.readers import Reader
 from penstock.log.repair import Repaired, repair
@@ -105,6 +112,7 @@ class Log:
         self._held_jobs = HeldJobs()
         self.job_claims = JobClaims(store, self._claims, self._held_jobs)
         self.ingests = Ingests(store)
+        self._runner = Runner(store)
 
     def __enter__(self) -> Self:
         return self
@@ -353,13 +361,45 @@ class Log:
         type: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        fingerprint: str | None = None,
         all: bool = False,
         dry_run: bool = False,
         by: str | None = None,
     ) -> Moved:
-        """Move dead letters back, DEAD → PENDING with a fresh budget: by id, error, type or time, or all of them."""
-        which = select(event_ids=event_ids, error=error, type=type, since=since, until=until).or_all(all)
+        """Move dead letters back, DEAD → PENDING with a fresh budget: by id, error, type or time, or all of them.
+
+        `fingerprint="none"` names those without a fingerprint. What was purged or mended is moved only by its id. For
+        many, with a canary, a rate and a stop, see `operation`.
+        """
+        which = select(
+            event_ids=event_ids, error=error, type=type, since=since, until=until, fingerprint=fingerprint
+        ).or_all(all)
         return redrive.redrive(self.store, stream, group, which, dry_run=dry_run, by=by)
+
+    def purge(
+        self,
+        stream: str,
+        group: str,
+        *,
+        event_ids: Iterable[Any] | None = None,
+        error: str | None = None,
+        type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        fingerprint: str | None = None,
+        all: bool = False,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> Moved:
+        """Take dead letters out of the queue for good; `prune` may remove their events.
+
+        They stay DEAD with the reason `purged`. Lists and counts of dead letters leave them out, keys that halted at
+        one go on, and only `redrive` by id brings one back.
+        """
+        which = select(
+            event_ids=event_ids, error=error, type=type, since=since, until=until, fingerprint=fingerprint
+        ).or_all(all)
+        return purge.purge(self.store, stream, group, which, dry_run=dry_run, by=by)
 
     def replay(
         self,
@@ -453,6 +493,111 @@ class Log:
         """
         return prune.prune(self.store, stream, before=before, upto=upto, keep_dead=keep_dead, by=by)
 
+    # --- operations on many ----------------------------------------------------------------------------------------
+
+    def operation(
+        self,
+        kind: str,
+        stream: str,
+        group: str,
+        *,
+        event_ids: Iterable[Any] | None = None,
+        error: str | None = None,
+        fingerprint: str | None = None,
+        type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        all: bool = False,
+        to: Position | None = None,
+        state: str = "keep",
+        canary: int | None = None,
+        rate_per_second: float | None = None,
+        stop_on_return: int | None = None,
+        reason: str | None = None,
+        by: str | None = None,
+    ) -> Operation:
+        """Describe a "redrive", "replay", "rewind" or "purge" of many; `plan()` it, then `start()` it.
+
+        First `canary` deliveries are moved, and the rest once each of them is PUBLISHED or DEAD, `rate_per_second` at
+        most. The operation stops once `stop_on_return` of those it moved are DEAD again with the error they had (a
+        replay: with any). It survives crashes, moves nothing twice, and keeps the order of keys. A rewind takes `to`
+        and `state` as `rewind` does.
+        """
+        which = select(event_ids=event_ids, error=error, type=type, since=since, until=until, fingerprint=fingerprint)
+        order = orders.order(
+            kind,
+            stream,
+            group,
+            which,
+            all=all,
+            to=to,
+            state=state,
+            canary=canary,
+            rate_per_second=rate_per_second,
+            stop_on_return=stop_on_return,
+            reason=check_text(reason, "reason"),
+            by=by,
+        )
+        return Operation(self.store, self._runner, order)
+
+    def get_operation(self, number: int) -> Operation:
+        """Return a stored operation, to watch it or to change its course."""
+        return Operation(self.store, self._runner, None, record.info(self.store, number))
+
+    def operations(
+        self,
+        *,
+        state: str | None = None,
+        stream: str | None = None,
+        group: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[OperationInfo]:
+        """Return operations, the newest first; pass the last one's id as `before` for the next page."""
+        return record.listed(self.store, state=state, stream=stream, group=group, before=before, limit=limit)
+
+    def run_operations(self, seconds: float = 1.0) -> bool:
+        """Run started operations for about so long; engines and `penstock serve` do this by themselves.
+
+        Returns whether there is more to do now.
+        """
+        return self._runner.run(checks.seconds(seconds, "seconds"))
+
+    def fingerprints(
+        self,
+        stream: str,
+        group: str,
+        *,
+        type: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        error: str | None = None,
+        limit: int = 50,
+    ) -> list[FingerprintStats]:
+        """Return the kinds of errors of a group's dead letters that were seen last, the largest first.
+
+        Of each kind the newest 10,000 are counted. The time it takes does not grow with the dead letters.
+        """
+        which = select(error=error, type=type, since=since, until=until)
+        return fingerprints.fingerprints(self.store, stream, group, which, limit)
+
+    def note_fingerprint(
+        self,
+        stream: str,
+        group: str,
+        fingerprint: str | None,
+        *,
+        note: str | None = None,
+        owner: str | None = None,
+        muted: bool | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Say something about a kind of error: a note, who looks after it, whether it is muted.
+
+        What is not given stays, an empty text removes it. `None` is the kind without a fingerprint.
+        """
+        fingerprints.note(self.store, stream, group, fingerprint, note=note, owner=owner, muted=muted, by=by)
+
     # --- inspect -------------------------------------------------------------------------------------------------
 
     def deliveries(
@@ -466,12 +611,19 @@ class Log:
         until: datetime | None = None,
         error: str | None = None,
         event_ids: Iterable[Any] | None = None,
+        fingerprint: str | None = None,
+        purged: bool = False,
         after: int = 0,
         limit: int = 1000,
     ) -> list[DeliveryRecord]:
-        """Return deliveries in offset order; pass the last one's offset as `after` for the next page."""
-        which = select(event_ids=event_ids, error=error, type=type, since=since, until=until)
-        return deliveries.deliveries(self.store, stream, group, which, state=state, after=after, limit=limit)
+        """Return deliveries in offset order; pass the last one's offset as `after` for the next page.
+
+        With `state="DEAD"` those that were purged or mended are left out, unless `purged` asks for them, or
+        `event_ids` names them.
+        """
+        which = select(event_ids=event_ids, error=error, type=type, since=since, until=until, fingerprint=fingerprint)
+        page = {"state": state, "after": after, "limit": limit, "hidden": purged}
+        return deliveries.deliveries(self.store, stream, group, which, **page)
 
     def delivery(self, stream: str, group: str, event_id: Any) -> DeliveryRecord:
         """Return one delivery with its attempt history; the event by its id or its offset."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -20,35 +21,49 @@ from penstock.stores.rows import CursorRow, EndedRow, LeaseRecord, ReturnedRow
 
 def rewind(store: Store, stream: str, group: str, to: Position, *, state: str, dry_run: bool, by: str | None) -> Moved:
     """End all open leases and deliver everything above a position again; `state` is "keep" or "reset"."""
-    if state not in ("keep", "reset"):
-        raise InvalidInput(f'state is "keep" or "reset", not {state!r}.')
+    reset = check_state(state) == "reset"
     target, author = checks.position(to, "to"), checks.author(by)
-    reset = state == "reset"
 
     def work(tx: Transaction) -> int:
-        return _rewind(tx, stream, group, target, reset_state=reset, dry_run=dry_run, by=author)
+        known = groups.locked(tx, stream, group)
+        above = aim(tx, known, target)
+        return count(tx, known, above) if dry_run else apply(tx, known, above, reset_state=reset, by=author)
 
     return Moved(transact(store, work), dry_run)
 
 
-def _rewind(
-    tx: Transaction, stream: str, group_name: str, to: Position, *, reset_state: bool, dry_run: bool, by: str
-) -> int:
-    group = groups.locked(tx, stream, group_name)
-    target = positions.offset_of(tx, stream, to)
-    pruned = tx.one("rewind.pruned", stream=stream)
+def check_state(state: str) -> str:
+    """Check what becomes of keyed state: "keep" or "reset"."""
+    if state not in ("keep", "reset"):
+        raise InvalidInput(f'state is "keep" or "reset", not {state!r}.')
+    return state
+
+
+def aim(tx: Transaction, group: Group, to: Position) -> int:
+    """Return the offset above which a rewind delivers again; `Pruned` if events above it are gone."""
+    target = positions.offset_of(tx, group.stream, to)
+    pruned = tx.one("rewind.pruned", stream=group.stream)
     if pruned is not None and target < pruned.upto:
-        raise Pruned(f"Events of {stream!r} up to offset {pruned.upto} were pruned, and {target} is below that.")
+        raise Pruned(f"Events of {group.stream!r} up to offset {pruned.upto} were pruned, and {target} is below that.")
+    return target
+
+
+def count(tx: Transaction, group: Group, target: int) -> int:
+    """Count what a rewind would deliver again."""
+    rows: list[CursorRow] = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
+    known = stats.passed_above(tx, group, rows, target)
+    if known is not None:
+        return known
+    return sum(count_wanted(tx, group, piece, piece.low, piece.high) for piece in _all_pieces(group, rows, target))
+
+
+def apply(tx: Transaction, group: Group, target: int, *, reset_state: bool, by: str) -> int:
+    """Rewind a locked group; returns how many events are delivered again."""
     now = tx.now()
     rows: list[CursorRow] = tx.rows("claim.lanes", group_id=group.group_id, lanes=group.lanes)
-    if dry_run and (known := stats.passed_above(tx, group, rows, target)) is not None:
-        return known
-    cursors = {row.lane: group.starts[row.lane] if row.cursor is None else row.cursor for row in rows}
-    pieces = [piece for lane, cursor in cursors.items() for piece in _pieces(group, lane, target, cursor)]
+    pieces = _all_pieces(group, rows, target)
     members = [count_wanted(tx, group, piece, piece.low, piece.high) for piece in pieces]
-    count = sum(members)
-    if dry_run:
-        return count
+    total = sum(members)
     _end_leases(tx, group, now)
     tx.run("cancel.forget", group_id=group.group_id, after=target)
     ended = _ended(tx, group, target)
@@ -83,8 +98,8 @@ def _rewind(
     tx.run("rewind.remove_rows", group_id=group.group_id, target=target)  # the returned ranges cover them
     if reset_state:
         tx.run("state.reset", group_id=group.group_id)
-    audit.record_for(tx, by, "rewind", group, count, {"to": target, "state": "reset" if reset_state else "keep"})
-    return count
+    audit.record_for(tx, by, "rewind", group, total, {"to": target, "state": "reset" if reset_state else "keep"})
+    return total
 
 
 def _end_leases(tx: Transaction, group: Group, now: datetime) -> None:
@@ -100,6 +115,12 @@ def _ended(tx: Transaction, group: Group, target: int) -> EndedRow:
     row: EndedRow | None = tx.one("rewind.ended", group_id=group.group_id, target=target)
     assert row is not None
     return row
+
+
+def _all_pieces(group: Group, rows: Sequence[CursorRow], target: int) -> list[_Piece]:
+    """Return what of every lane is delivered again."""
+    cursors = {row.lane: group.starts[row.lane] if row.cursor is None else row.cursor for row in rows}
+    return [piece for lane, cursor in cursors.items() for piece in _pieces(group, lane, target, cursor)]
 
 
 def _pieces(group: Group, lane: int, target: int, cursor: int) -> list[_Piece]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from penstock.core.event import check_text, check_time, parse_event_id
 from penstock.errors import FilterNeeded, InvalidInput
+
+NO_FINGERPRINT = "none"  # names the dead letters without a fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +23,18 @@ class Selection:
     event_type: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    fingerprint: str | None = None
 
-    def params(self) -> dict[str, object]:
-        """Return the parameters of the SQL blocks that find them."""
+    def params(self, cutoff: datetime | None = None) -> dict[str, object]:
+        """Return the parameters of the SQL blocks that find them; dead letters only if they died by `cutoff`."""
         return {
             "event_ids": None if self.event_ids is None else list(self.event_ids),
             "error": self.error,
             "event_type": self.event_type,
             "since": self.since,
             "until": self.until,
+            "fingerprint": self.fingerprint,
+            "cutoff": cutoff,
         }
 
     def detail(self) -> dict[str, object]:
@@ -41,6 +46,14 @@ class Selection:
             if name in given:
                 given[name] = getattr(self, name).isoformat()
         return given
+
+    @classmethod
+    def of_detail(cls, given: Mapping[str, Any]) -> Selection:
+        """Make the selection whose `detail` this is."""
+        ids = given.get("event_ids")
+        since, until = (datetime.fromisoformat(given[one]) if one in given else None for one in ("since", "until"))
+        named = {one: given.get(one) for one in ("error", "event_type", "fingerprint")}
+        return cls(None if ids is None else [uuid.UUID(one) for one in ids], since=since, until=until, **named)
 
     def or_all(self, all: bool) -> Selection:
         """Return itself; raise `FilterNeeded` if it has no filter and `all` is false."""
@@ -56,6 +69,7 @@ def select(
     type: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    fingerprint: str | None = None,
 ) -> Selection:
     """Check a caller's filters."""
     return Selection(
@@ -64,6 +78,7 @@ def select(
         check_text(type, "type"),
         check_time(since, "since"),
         check_time(until, "until"),
+        check_text(fingerprint, "fingerprint"),
     )
 
 

@@ -50,6 +50,7 @@ class GroupStats:
     unavailable: str | None = None  # the target's error, while the circuit is open
     completed_total: int | None = None  # of jobs: those that have finished, even if they were removed since
     exhausted_total: int | None = None  # of jobs: those that are dead, or were removed dead
+    purged: int = 0  # dead letters that were purged or mended: they are not in `dead`
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,8 @@ class _Look:
         unfinished_behind = self.count("PENDING", "CLAIMED", "DEAD", ahead=False)
         in_ranges = int(self.fact.returned) + int(self.fact.open)
         published = max(0, self.consumed - in_ranges - unfinished_behind + self.count("PUBLISHED", ahead=True))
-        dead = self.count("DEAD")
+        purged = sum(int(row.rows) for row in self.rows if row.state == "DEAD" and row.hidden)
+        dead = self.count("DEAD") - purged
         return GroupStats(
             self.group.stream,
             self.group.group_name,
@@ -263,7 +265,8 @@ class _Look:
             self.exact,
             None if circuit is None else circuit.last_error or "unavailable",
             None if self.removed is None else published + self.removed[0],
-            None if self.removed is None else dead + self.removed[1],
+            None if self.removed is None else dead + purged + self.removed[1],
+            purged,
         )
 
 

@@ -302,3 +302,38 @@ class PlacedRow(Protocol):
     offset: int
     created_at: datetime
     bucket: int
+
+
+class OperationRow(Protocol):
+    """`operation.find`: an operation as stored."""
+
+    id: int
+    kind: str
+    stream: str
+    group_name: str
+    group_id: int
+    filter: str
+    cutoff_at: datetime | None
+    cutoff_offset: int | None
+    canary: int | None
+    rate_per_second: float | None
+    stop_on_return: int | None
+    reason: str | None
+    by: str
+    planned: int
+    state: str
+    phase: str
+    note: str | None
+    moved_upto: int
+    moved: int
+    returned: int
+    canaries: str
+    canaries_ended: int
+    rate_at: datetime | None
+    next_at: datetime
+    token: int
+    held_by: str | None
+    expires_at: datetime | None
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None

@@ -67,7 +67,9 @@ def _lane(one: GroupLife, life: Life, now: datetime) -> Lane:
     if len(marks) > _MOST:
         left_out = len(marks) - _MOST + 1
         gap = marks[2]
-        more = Mark(gap.at, "more", f"… {left_out} more", f"{left_out} more transitions; all are in the table", gap.after)
+        more = Mark(
+            gap.at, "more", f"… {left_out} more", f"{left_out} more transitions; all are in the table", gap.after
+        )
         marks = (*marks[:2], more, *marks[2 + left_out :])
     return Lane(one.group, one.state, marks, _rest(one, now), one.last_error)
 
@@ -94,14 +96,18 @@ def _mark(line: Attempt, lease: HeldBy | None, operation: int | None) -> Mark:
     if outcome == "published":
         return Mark(line.at, "done", "PUBLISHED", f"{when}  PUBLISHED{by}, attempt {line.attempt}", State.PUBLISHED)
     if outcome == "dead":
-        return Mark(line.at, "dead", f"{short(name, 22)} DEAD", f"{when}  DEAD after {line.failures} failures{said}", State.DEAD)
+        return Mark(
+            line.at, "dead", f"{short(name, 22)} DEAD", f"{when}  DEAD after {line.failures} failures{said}", State.DEAD
+        )
     if outcome == "failed":
         return Mark(line.at, "fail", short(name, 22), f"{when}  failure {line.failures}{said}", State.PENDING)
     if outcome == "expired":
         return Mark(line.at, "fail", "lease expired", f"{when}  the lease expired{by}{said}", State.PENDING)
     if outcome in _AGAIN:
         number_of = "" if operation is None else f" op #{operation}"
-        return Mark(line.at, "again", f"{_AGAIN[outcome]}{number_of}", f"{when}  {outcome}{by}{number_of}", State.PENDING)
+        return Mark(
+            line.at, "again", f"{_AGAIN[outcome]}{number_of}", f"{when}  {outcome}{by}{number_of}", State.PENDING
+        )
     if outcome in _PEOPLE:
         after = State.PENDING if outcome == "rescheduled" else State.DEAD
         return Mark(line.at, "people", _PEOPLE[outcome], f"{when}  {outcome}{by}{said}", after)
@@ -115,7 +121,9 @@ def _rest(one: GroupLife, now: datetime) -> str:
     if one.state is not State.PENDING:
         return ""
     if one.before is not None:
-        return f"PENDING: {number(one.before, one.before >= BEFORE)} before it" if one.before else "PENDING: next in line"
+        return (
+            f"PENDING: {number(one.before, one.before >= BEFORE)} before it" if one.before else "PENDING: next in line"
+        )
     due = one.available_at
     if due is not None and due > now:
         what = "retry" if one.failures else (one.reason or "due")
@@ -198,7 +206,9 @@ def _clocks(places: dict[datetime, float], born: datetime, height: int) -> str:
             shown = at.strftime("%H:%M:%S" if len(days) == 1 else "%d %b %H:%M")
             found.append(f'<text class="clock" x="{x:.1f}" y="13">{shown}</text>')
             free = x + _CLOCK_ROOM + (12 if len(days) > 1 else 0)
-    found.append(f'<circle class="born" cx="{places[born]:.1f}" cy="{_TOP - 4}" r="2.5"><title>appended</title></circle>')
+    found.append(
+        f'<circle class="born" cx="{places[born]:.1f}" cy="{_TOP - 4}" r="2.5"><title>appended</title></circle>'
+    )
     return "".join(found)
 
 

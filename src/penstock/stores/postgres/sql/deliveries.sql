@@ -8,9 +8,11 @@ select v.stream, v.group_name, v."offset", v.event_id, v.event_type, v.state, v.
  cross join lateral (select * from penstock.events where "offset" = v."offset" offset 0) e
  where v.group_id = %(group_id)s and v.stream = %(stream)s and v."offset" > %(after)s and v."offset" <= %(upto)s
    and (%(state)s::text is null or v.state = %(state)s)
+   and (not %(hide)s or ({{shown(v.)}}))
    and {{of_ids}}
    and {{of_type(v.)}}
    and {{of_error(v.)}}
+   and {{of_kind(v.)}}
    and {{created_between(e.)}}
  order by v."offset" limit %(limit)s;
 

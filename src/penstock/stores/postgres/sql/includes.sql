@@ -26,7 +26,30 @@ group_id = %(group_id)s and "offset" = any(%(offsets)s::bigint[])
 
 -- include: halting(d)
 -- Dead letters that hold their key back, where they halt it; also the predicate of an index.
-{{d}}in_order and {{d}}state = 'DEAD' and {{d}}reason is distinct from 'skipped'
+{{d}}in_order and {{d}}state = 'DEAD' and {{d}}reason is distinct from 'skipped' and {{shown({{d}})}}
+
+-- include: shown(d)
+-- Dead letters that were neither purged nor mended; also in the predicates of indexes.
+{{d}}reason is distinct from 'purged' and {{d}}reason is distinct from 'mended'
+
+-- include: dead_letters(d)
+-- Dead letters that match an operator's filter. What was purged or mended is matched only by its id.
+{{d}}group_id = %(group_id)s and {{d}}state = 'DEAD'
+   and (%(event_ids)s::uuid[] is null or {{d}}event_id = any(%(event_ids)s::uuid[]))
+   and (%(event_ids)s::uuid[] is not null or ({{shown({{d}})}}))
+   and (%(cutoff)s::timestamptz is null or {{d}}dead_at <= %(cutoff)s::timestamptz)
+   and {{of_error({{d}})}}
+   and {{of_kind({{d}})}}
+   and {{of_type({{d}})}}
+   and ((%(since)s::timestamptz is null and %(until)s::timestamptz is null) or exists (
+         select 1 from penstock.events e where e."offset" = {{d}}"offset"
+            and {{created_between(e.)}}))
+
+-- include: behind_others(d)
+-- Dead letters behind another one of their key that halts it, and that does not match.
+exists (select 1 from penstock.deliveries h
+         where h.group_id = %(group_id)s and h.bucket = {{d}}bucket and h.ordering_key = {{d}}ordering_key
+           and h."offset" < {{d}}"offset" and {{halting(h.)}} and ({{dead_letters(h.)}}) is not true)
 
 -- include: in_range(e)
 -- Events of a stream in (low, high].
@@ -176,6 +199,15 @@ select %(group_id)s, w."offset", w.attempts, w.failures, w.replays, r.outcome, r
 -- include: of_error(v)
 -- Deliveries whose error has this code, or says this.
 (%(error)s::text is null or {{v}}error_code = %(error)s or position(%(error)s in {{v}}last_error) > 0)
+
+-- include: of_kind(v)
+-- Deliveries with this fingerprint; "none" stands for those without one.
+(%(fingerprint)s::text is null or {{v}}fingerprint = %(fingerprint)s
+    or (%(fingerprint)s = 'none' and {{v}}fingerprint is null))
+
+-- include: of_this_kind(v)
+-- Deliveries of one kind of error; null is that of those without a fingerprint.
+(({{v}}fingerprint = %(kind)s::text) or (%(kind)s::text is null and {{v}}fingerprint is null))
 
 -- include: of_type(v)
 (%(event_type)s::text is null or {{v}}event_type = %(event_type)s)

@@ -16,7 +16,7 @@ select e.stream, e."offset", e.event_id, e.event_type, e.content_type, octet_len
 -- An event as every group of its stream sees it.
 select v.group_id, v.group_name, v.state, v.attempts, v.failures, v.total_attempts, v.available_at, v.claimed_at,
        v.claimed_by, v.last_error, v.error_code, v.error_type, v.fingerprint, v.reason, v.published_at, v.dead_at,
-       v.lease, null::bigint as operation, d.group_id is not null as has_row
+       v.lease, d.operation, d.group_id is not null as has_row
   from penstock.delivery v
   left join penstock.deliveries d on d.group_id = v.group_id and d."offset" = v."offset"
  where v.stream = %(stream)s and v."offset" = %(offset)s
@@ -45,10 +45,3 @@ select l.group_id, (
           join penstock.binding_span b on b.group_id = l.group_id and e."offset" > b.low and e."offset" <= b.high
          where {{in_lane(e., l.)}} and {{bound(e.)}}) as before
   from penstock.lane l where l.group_id = any(%(ids)s::int[]) and %(bucket)s * l.lanes / 256 = l.lane;
-
--- name: life.audit
--- What was noted of something that was done to events of a group at a time.
-select a.count, a.detail::text as detail from penstock.audit a
- where a.stream = %(stream)s and a.group_name = %(group_name)s and a.at >= %(since)s and a.at < %(until)s
-   and a.by = %(by)s and a.action in ('redrive', 'replay', 'rewind', 'kill', 'cancel', 'reschedule', 'skip', 'purge', 'mend')
- order by a.at limit 1;

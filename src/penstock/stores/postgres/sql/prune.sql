@@ -14,7 +14,7 @@ with mine as materialized (
 )
 select d."offset" from penstock.deliveries d
  where d.group_id in (select group_id from mine) and d."offset" > %(low)s and d."offset" <= %(high)s
-   and (d.state in ('PENDING', 'CLAIMED') or (d.state = 'DEAD' and %(keep_dead)s))
+   and (d.state in ('PENDING', 'CLAIMED') or (d.state = 'DEAD' and %(keep_dead)s and {{shown(d.)}}))
 union
 select e."offset" from penstock.returned r
  cross join lateral (select "offset" from penstock.events

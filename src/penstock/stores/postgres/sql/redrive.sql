@@ -1,13 +1,25 @@
 -- name: redrive.find
 select d."offset" from penstock.deliveries d
- where d.group_id = %(group_id)s and d.state = 'DEAD'
-   and (%(event_ids)s::uuid[] is null or d.event_id = any(%(event_ids)s::uuid[]))
-   and {{of_error(d.)}}
-   and {{of_type(d.)}}
-   and ((%(since)s::timestamptz is null and %(until)s::timestamptz is null) or exists (
-         select 1 from penstock.events e where e."offset" = d."offset"
-            and {{created_between(e.)}}))
- order by d."offset";
+ where {{dead_letters(d.)}}
+   and d."offset" > %(after)s
+   and (%(operation)s::bigint is null or d.operation is distinct from %(operation)s::bigint)
+ order by d."offset" limit %(most)s::bigint;
+
+-- name: redrive.count
+select count(*) as deliveries from penstock.deliveries d where {{dead_letters(d.)}};
+
+-- name: redrive.held
+-- How many keys have dead letters among these that wait behind another one, which does not match.
+select count(distinct d.ordering_key) as keys from penstock.deliveries d
+ where {{dead_letters(d.)}}
+   and d.ordering_key is not null and {{behind_others(d.)}};
+
+-- name: redrive.canaries
+-- The first that can run, where dead letters halt their keys.
+select d."offset" from penstock.deliveries d
+ where {{dead_letters(d.)}}
+   and (d.ordering_key is null or not {{behind_others(d.)}})
+ order by d."offset" limit %(most)s;
 
 -- name: redrive.log
 insert into penstock.attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, error_type,
@@ -21,7 +33,7 @@ select group_id, "offset", attempts, failures, replays, 'redriven', last_error, 
 update penstock.deliveries
    set state = 'PENDING', attempts = 0, failures = 0, earlier_attempts = earlier_attempts + attempts,
        last_error = null, error_code = null, error_type = null, fingerprint = null,
-       reason = 'redriven', updated_at = %(now)s,
+       reason = 'redriven', updated_at = %(now)s, operation = %(operation)s,
        available_at = greatest(%(now)s::timestamptz, (select e.available_at from penstock.events e
                                                        where e."offset" = deliveries."offset"))
  where {{these_rows}} and state = 'DEAD';

@@ -18,7 +18,7 @@ select {{delivery_columns(v.)}}
 select {{delivery_columns(d.)}},
        case when %(payload)s then e.payload end as payload, e.content_type, e.headers::text, e.metadata::text, e.created_at
   from penstock.deliveries d join penstock.events e on e."offset" = d."offset"
- where d.group_id = %(group_id)s and d.state = 'DEAD' and d."offset" > %(low)s and d."offset" <= %(high)s
+ where d.group_id = %(group_id)s and d.state = 'DEAD' and {{shown(d.)}} and d."offset" > %(low)s and d."offset" <= %(high)s
    and {{of_types(d.)}}
    and {{created_between(e.)}}
  order by d."offset" limit %(most)s;

@@ -51,9 +51,10 @@ with lanes as materialized (
   select group_id, lane, lanes, cursor from penstock.lane
    where {{of_group()}}
 )
-select d.group_id, d.state, d."offset" > l.cursor as ahead, count(*) as rows, min(d."offset") as first
+select d.group_id, d.state, d."offset" > l.cursor as ahead, not ({{shown(d.)}}) as hidden, count(*) as rows,
+       min(d."offset") as first
   from lanes l join penstock.deliveries d on d.group_id = l.group_id and d.bucket * l.lanes / 256 = l.lane
- group by 1, 2, 3;
+ group by 1, 2, 3, 4;
 
 -- name: stats.groups
 -- What waits as ranges, what is in work, and the rate, from the newest leases of every lane: over a minute, or over the

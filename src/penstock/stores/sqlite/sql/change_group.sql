@@ -15,6 +15,8 @@ delete from penstock_event_cancels where group_id = :group_id
 ;;
 delete from penstock_import_groups where group_id = :group_id
 ;;
+delete from penstock_fingerprint_notes where group_id = :group_id
+;;
 delete from penstock_import_ranges where group_id = :group_id
 ;;
 delete from penstock_deliveries where group_id = :group_id

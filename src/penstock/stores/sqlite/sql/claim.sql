@@ -82,7 +82,7 @@ with unresolved as (
    where {{lane_rows}} and "offset" <= :ceiling and {{unresolved()}}
   union all
   select "offset", ordering_key, suspect_part, 0, 0
-    from penstock_deliveries indexed by penstock_deliveries_halted
+    from penstock_deliveries indexed by penstock_deliveries_halting
    where :halts and {{lane_rows}} and "offset" <= :ceiling and {{halting()}}
 ), turns as (
   select "offset", part, min(due and same) over turn as clear from (
@@ -118,7 +118,7 @@ select exists (select 1 from penstock_deliveries
          select 1 from penstock_deliveries indexed by penstock_deliveries_turn
           where {{lane_rows}} and ordering_key is not null and {{unresolved()}}))
     or (:ordered and :halts and exists (
-         select 1 from penstock_deliveries indexed by penstock_deliveries_halted
+         select 1 from penstock_deliveries indexed by penstock_deliveries_halting
           where {{lane_rows}} and ordering_key is not null and {{halting()}})) as "any";
 
 -- name: claim.whole_range
@@ -183,7 +183,7 @@ with scanned as materialized (
                and {{unresolved(o.)}} order by o."offset" limit 1) as "offset" from keys k
      union all
     select k.ordering_key,
-           (select o."offset" from penstock_deliveries o indexed by penstock_deliveries_halted
+           (select o."offset" from penstock_deliveries o indexed by penstock_deliveries_halting
              where o.group_id = :group_id and o.bucket = k.bucket and o.ordering_key = k.ordering_key
                and {{halting(o.)}} order by o."offset" limit 1) as "offset"
       from keys k where :halts

@@ -4,9 +4,11 @@ with page as materialized (
   select * from penstock_delivery v
    where v.group_id = :group_id and v."offset" > :after and v."offset" <= :upto
      and (:state is null or v.state = :state)
+     and (not :hide or ({{shown(v.)}}))
      /* these */
      and {{of_type(v.)}}
      and {{of_error(v.)}}
+     and {{of_kind(v.)}}
      and ((:since is null and :until is null) or exists (
            select 1 from penstock_events e where e."offset" = v."offset"
               and {{created_between(e.)}}))

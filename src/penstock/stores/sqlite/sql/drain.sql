@@ -10,7 +10,7 @@ select exists (select 1 from penstock_leases where group_id = :group_id and outc
                         select 1 from penstock_deliveries h
                          where h.group_id = d.group_id and h.bucket = d.bucket and h.ordering_key = d.ordering_key
                            and h."offset" < d."offset"
-                           and ((h.state = 'DEAD' and :halts and h.reason is not 'skipped')
+                           and ((:halts and {{halting(h.)}})
                              or (h.state = 'PENDING' and h.attempts = 0 and h.available_at > :now)))))
     or exists (select 1 from penstock_delivery v
                 where v.group_id = :group_id and v.state = 'PENDING' and v.attempts = 0 and v.reason is null

@@ -26,7 +26,30 @@ group_id = :group_id and "offset" in (select value from json_each(:offsets))
 
 -- include: halting(d)
 -- Dead letters that hold their key back, where they halt it; also the predicate of an index.
-{{d}}state = 'DEAD' and {{d}}reason is not 'skipped'
+{{d}}state = 'DEAD' and {{d}}reason is not 'skipped' and {{shown({{d}})}}
+
+-- include: shown(d)
+-- Dead letters that were neither purged nor mended; also in the predicates of indexes.
+{{d}}reason is not 'purged' and {{d}}reason is not 'mended'
+
+-- include: dead_letters(d)
+-- Dead letters that match an operator's filter. What was purged or mended is matched only by its id.
+{{d}}group_id = :group_id and {{d}}state = 'DEAD'
+   and (:event_ids is null or {{d}}event_id in (select value from json_each(:event_ids)))
+   and (:event_ids is not null or ({{shown({{d}})}}))
+   and (:cutoff is null or {{d}}dead_at <= :cutoff)
+   and {{of_error({{d}})}}
+   and {{of_kind({{d}})}}
+   and {{of_type({{d}})}}
+   and ((:since is null and :until is null) or exists (
+         select 1 from penstock_events e where e."offset" = {{d}}"offset"
+            and {{created_between(e.)}}))
+
+-- include: behind_others(d)
+-- Dead letters behind another one of their key that halts it, and that does not match.
+exists (select 1 from penstock_deliveries h
+         where h.group_id = :group_id and h.bucket = {{d}}bucket and h.ordering_key = {{d}}ordering_key
+           and h."offset" < {{d}}"offset" and {{halting(h.)}} and ({{dead_letters(h.)}}) is not true)
 
 -- include: in_range(e)
 -- Events of a stream in (low, high].
@@ -169,6 +192,14 @@ select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.e
 -- include: of_error(v)
 -- Deliveries whose error has this code, or says this.
 (:error is null or {{v}}error_code = :error or instr({{v}}last_error, :error) > 0)
+
+-- include: of_kind(v)
+-- Deliveries with this fingerprint; "none" stands for those without one.
+(:fingerprint is null or {{v}}fingerprint = :fingerprint or (:fingerprint = 'none' and {{v}}fingerprint is null))
+
+-- include: of_this_kind(v)
+-- Deliveries of one kind of error; null is that of those without a fingerprint.
+{{v}}fingerprint is :kind
 
 -- include: of_type(v)
 (:event_type is null or {{v}}event_type = :event_type)

@@ -16,8 +16,9 @@ select e.stream, e."offset", e.event_id, e.event_type, e.content_type, length(e.
 -- An event as every group of its stream sees it.
 select v.group_id, v.group_name, v.state, v.attempts, v.failures, v.total_attempts, v.available_at, v.claimed_at,
        v.claimed_by, v.last_error, v.error_code, v.error_type, v.fingerprint, v.reason, v.published_at, v.dead_at,
-       v.lease, null as operation, {{has_row(v.group_id, v.)}} as has_row
+       v.lease, d.operation, d.group_id is not null as has_row
   from penstock_groups g cross join penstock_delivery v on v.group_id = g.group_id
+  left join penstock_deliveries d on d.group_id = v.group_id and d."offset" = v."offset"
  where g.stream = :stream and v.stream = :stream and v."offset" = :offset
  order by v.group_name;
 
@@ -44,10 +45,3 @@ select l.group_id, (
           join penstock_binding_span b on b.group_id = l.group_id and e."offset" > b.low and e."offset" <= b.high
          where {{in_lane(e., l.)}} and {{bound(b.binding, e.)}}) as before
   from penstock_lane l where l.group_id in (select value from json_each(:ids)) and :bucket * l.lanes / 256 = l.lane;
-
--- name: life.audit
--- What was noted of something that was done to events of a group at a time.
-select a."count", a.detail from penstock_audit a
- where a.stream = :stream and a.group_name = :group_name and a.at >= :since and a.at < :until
-   and a."by" = :by and a.action in ('redrive', 'replay', 'rewind', 'kill', 'cancel', 'reschedule', 'skip', 'purge', 'mend')
- order by a.at limit 1;

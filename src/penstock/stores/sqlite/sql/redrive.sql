@@ -1,13 +1,25 @@
 -- name: redrive.find
 select d."offset" from penstock_deliveries d
- where d.group_id = :group_id and d.state = 'DEAD'
-   and (:event_ids is null or d.event_id in (select value from json_each(:event_ids)))
-   and {{of_error(d.)}}
-   and {{of_type(d.)}}
-   and ((:since is null and :until is null) or exists (
-         select 1 from penstock_events e where e."offset" = d."offset"
-            and {{created_between(e.)}}))
- order by d."offset";
+ where {{dead_letters(d.)}}
+   and d."offset" > :after
+   and (:operation is null or d.operation is not :operation)
+ order by d."offset" limit coalesce(:most, -1);
+
+-- name: redrive.count
+select count(*) as deliveries from penstock_deliveries d where {{dead_letters(d.)}};
+
+-- name: redrive.held
+-- How many keys have dead letters among these that wait behind another one, which does not match.
+select count(distinct d.ordering_key) as keys from penstock_deliveries d
+ where {{dead_letters(d.)}}
+   and d.ordering_key is not null and {{behind_others(d.)}};
+
+-- name: redrive.canaries
+-- The first that can run, where dead letters halt their keys.
+select d."offset" from penstock_deliveries d
+ where {{dead_letters(d.)}}
+   and (d.ordering_key is null or not {{behind_others(d.)}})
+ order by d."offset" limit :most;
 
 -- name: redrive.log
 insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays, outcome, error, error_code, error_type,
@@ -20,7 +32,7 @@ select group_id, "offset", attempts, failures, replays, 'redriven', last_error, 
 update penstock_deliveries
    set state = 'PENDING', attempts = 0, failures = 0, earlier_attempts = earlier_attempts + attempts,
        last_error = null, error_code = null, error_type = null, fingerprint = null,
-       dead_at = null, reason = 'redriven', updated_at = :now,
+       dead_at = null, reason = 'redriven', updated_at = :now, operation = :operation,
        available_at = max(:now, coalesce((select e.available_at from penstock_events e
                                            where e."offset" = penstock_deliveries."offset"), :now))
  where {{these_rows}} and state = 'DEAD';

@@ -18,7 +18,7 @@ select {{delivery_columns(v.)}}
 select {{delivery_columns(d.)}},
        case when :payload then e.payload end, e.content_type, e.headers, e.metadata, e.created_at
   from penstock_deliveries d join penstock_events e on e."offset" = d."offset"
- where d.group_id = :group_id and d.state = 'DEAD' and d."offset" > :low and d."offset" <= :high
+ where d.group_id = :group_id and d.state = 'DEAD' and {{shown(d.)}} and d."offset" > :low and d."offset" <= :high
    and {{of_types(d.)}}
    and {{created_between(e.)}}
  order by d."offset" limit :most;

@@ -54,11 +54,12 @@ with lanes as materialized (
   select group_id, lane, lanes, cursor from penstock_lane
    where {{of_group()}}
 )
-select d.group_id, d.state, d."offset" > l.cursor as ahead, count(*) as rows, min(d."offset") as first
+select d.group_id, d.state, d."offset" > l.cursor as ahead, not ({{shown(d.)}}) as hidden, count(*) as rows,
+       min(d."offset") as first
   from (select distinct group_id from lanes) g
  cross join penstock_deliveries d on d.group_id = g.group_id
   join lanes l on l.group_id = d.group_id and l.lane = d.bucket * l.lanes / 256
- group by 1, 2, 3;
+ group by 1, 2, 3, 4;
 
 -- name: stats.groups
 -- What waits as ranges, what is in work, and the rate, from the newest leases of every lane: over a minute, or over the

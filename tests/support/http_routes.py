@@ -11,6 +11,7 @@ from penstock.log.runs import NewRun
 STREAM, GROUP, KEY = "orders", "fraud", "c-1"
 JOB_STREAM = "jobs:default:0:mail"
 OWNER = "owner"
+_STANDING = ("series", "lanes", "leases", "blocked", "bindings")
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Sample:
     filtered: bool = field(default=False, kw_only=True)  # it shows what may be seen, and refuses nobody who may look
     elsewhere: int = field(default=403, kw_only=True)  # how those are answered who may do it for other streams
     owner: str | None = field(default=None, kw_only=True)  # the only token that may do it
+    everywhere: bool = field(default=False, kw_only=True)  # it needs the scope for all streams
     also: tuple[str, ...] = field(default=(), kw_only=True)  # scopes that it needs besides
 
 
@@ -62,7 +64,7 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
         Sample("GET", "/readyz", None, "/readyz"),
         Sample("GET", "/v1/streams", "read", "/v1/streams", filtered=True),
         Sample("GET", "/v1/stats", "read", "/v1/stats", filtered=True),
-        Sample("GET", "/v1/runs", "read", "/v1/runs"),
+        Sample("GET", "/v1/runs", "read", "/v1/runs", everywhere=True),
         Sample("GET", events, "read", f"/v1/streams/{STREAM}/events?limit=2"),
         Sample("GET", events + "/{event_id}", "read", f"/v1/streams/{STREAM}/events/{facts['dead']}"),
         Sample("GET", groups, "read", f"/v1/streams/{STREAM}/groups"),
@@ -71,6 +73,15 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
         Sample(
             "GET", "/v1/state/{stream}/{group}/{key}", "read", f"/v1/state/{STREAM}/{GROUP}/{KEY}", also=("payload",)
         ),
+        Sample("GET", "/v1/streams/{stream}/types", "read", f"/v1/streams/{STREAM}/types"),
+        Sample("GET", "/v1/streams/{stream}/series", "read", f"/v1/streams/{STREAM}/series"),
+        *(Sample("GET", f"{one}/{what}", "read", f"{group}/{what}") for what in _STANDING),
+        Sample("GET", "/v1/problems", "read", "/v1/problems", filtered=True),
+        Sample("GET", "/v1/audit", "read", "/v1/audit", filtered=True),
+        Sample("GET", "/v1/doctor", "read", "/v1/doctor", everywhere=True),
+        Sample("GET", "/v1/sizes", "read", "/v1/sizes", everywhere=True),
+        Sample("GET", "/v1/tokens", "admin", "/v1/tokens", everywhere=True),
+        Sample("GET", "/v1/events/stream", "read", "/v1/events/stream?seconds=0", filtered=True),
         Sample("GET", "/v1/jobs", "read", "/v1/jobs", filtered=True),
         Sample("GET", jobs, "read", f"/v1/jobs/{job.id}"),
         Sample("GET", "/v1/schedules", "read", "/v1/schedules", filtered=True),

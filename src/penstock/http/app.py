@@ -22,6 +22,8 @@ from penstock.http import (
     problems,
     runs,
     schedules,
+    standing,
+    system,
 )
 from penstock.http.auth import Auth
 from penstock.http.front import Front, first_parts
@@ -44,6 +46,8 @@ _ROUTERS: Final = (
     jobs.router,
     schedules.router,
     inspection.router,
+    standing.router,
+    system.router,
     runs.router,
 )
 

@@ -7,14 +7,21 @@ from typing import Any, Final, get_type_hints
 
 from pydantic import TypeAdapter
 
+from penstock.core.finding import Finding
 from penstock.core.job import Job
 from penstock.core.lease import LeaseRow, Settled
 from penstock.core.retry import Retry
 from penstock.http.answers import CLAIMED, DELIVERY, EVENT, JOB
+from penstock.log.audit_pages import AuditEntry
 from penstock.log.deliveries import Attempt, DeliveryRecord
 from penstock.log.jobs.schedules import Schedule
+from penstock.log.problems import Problem
 from penstock.log.runs import RunInfo
+from penstock.log.series import Point, Series
+from penstock.log.sizes import Size
+from penstock.log.standing import BindingEntry, BlockedKey, Lane, OpenLease
 from penstock.log.stats import GroupStats, JobTypeStats, StreamStats
+from penstock.log.tokens import Token
 
 Schema = dict[str, Any]
 _WHOLE: Final[Schema] = {"type": "integer"}
@@ -94,6 +101,17 @@ def components() -> dict[str, Schema]:
         "GroupStats": an_object(**group_stats, optional=totals),
         "StreamStats": an_object(**_of(StreamStats)),
         "JobTypeStats": an_object(**_of(JobTypeStats)),
+        "Lane": an_object(**_of(Lane)),
+        "OpenLease": an_object(**_of(OpenLease)),
+        "BlockedKey": an_object(**_of(BlockedKey)),
+        "BindingEntry": an_object(**_of(BindingEntry)),
+        "Series": an_object(**_of(Series, "stream group since until step_seconds"), points=many("Point")),
+        "Point": an_object(**_of(Point)),
+        "LogProblem": an_object(**_of(Problem)),
+        "AuditEntry": an_object(**_of(AuditEntry)),
+        "Finding": an_object(**_of(Finding)),
+        "Size": an_object(**_of(Size)),
+        "Token": an_object(**_of(Token, "name created_at created_by revoked_at"), scopes=_schema(list[str])),
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from starlette.responses import Response
 
 from penstock.http.answers import Answer
 from penstock.http.problems import MEDIA_TYPE, document, errors_by_status
@@ -47,6 +48,7 @@ def spec(
     status: int = 200,
     reads: bool = False,
     or_empty: str | None = None,
+    media: str = "application/json",
 ) -> dict[str, Any]:
     """Return the options of a route: `reads` if it has no body, `or_empty` says when it answers 204.
 
@@ -55,7 +57,7 @@ def spec(
     content = {}
     if example is not None:
         shown = {"schema": shape or like(example), "example": example}
-        content = {"content": {"application/json": shown}}
+        content = {"content": {media: shown}}
     responses: dict[int | str, dict[str, Any]] = {status: {"description": "Done.", **content}}
     if or_empty is not None:
         seconds = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
@@ -70,7 +72,7 @@ def spec(
     return {
         "status_code": status,
         "response_model": None,
-        "response_class": Answer,
+        "response_class": Answer if media == "application/json" else Response,
         "responses": responses,
         "openapi_extra": extra,
     }

@@ -34,3 +34,8 @@ def record_for(
     """Write the row of an action on a group and wake idle workers, which may have work now."""
     record(tx, by, action, stream=group.stream, group=group.group_name, count=count, detail=detail)
     tx.wake()
+
+
+def because(reason: str | None) -> dict[str, str]:
+    """Return the part of a detail that says why, if anybody said it."""
+    return {} if reason is None else {"reason": reason}

@@ -221,9 +221,9 @@ class Log:
         """Give the group no new leases; open leases continue."""
         change_group.set_paused(self.store, stream, group, True, reason, by)
 
-    def resume(self, stream: str, group: str, *, by: str | None = None) -> None:
-        """Continue after a pause."""
-        change_group.set_paused(self.store, stream, group, False, None, by)
+    def resume(self, stream: str, group: str, *, reason: str | None = None, by: str | None = None) -> None:
+        """Continue after a pause; the reason is for the audit."""
+        change_group.set_paused(self.store, stream, group, False, reason, by)
 
     def bind(
         self,
@@ -473,9 +473,18 @@ class Log:
         """Change when PENDING deliveries become due."""
         return reschedule.reschedule(self.store, stream, group, event_ids, available_at, dry_run=dry_run, by=by)
 
-    def skip(self, stream: str, group: str, key: str, *, dry_run: bool = False, by: str | None = None) -> Moved:
-        """Let a halted key continue past its dead letters, which stay DEAD."""
-        return skip.skip(self.store, stream, group, key, dry_run=dry_run, by=by)
+    def skip(
+        self,
+        stream: str,
+        group: str,
+        key: str,
+        *,
+        reason: str | None = None,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> Moved:
+        """Let a halted key continue past its dead letters, which stay DEAD; the reason is for the audit."""
+        return skip.skip(self.store, stream, group, key, dry_run=dry_run, by=by, reason=reason)
 
     def prune(
         self,
@@ -1020,10 +1029,17 @@ class Log:
         return readers.listed(self.store, stream, group)
 
     def release_reader(
-        self, stream: str, group: str, reader: str, *, dry_run: bool = False, by: str | None = None
+        self,
+        stream: str,
+        group: str,
+        reader: str,
+        *,
+        reason: str | None = None,
+        dry_run: bool = False,
+        by: str | None = None,
     ) -> Moved:
         """Take back what a reader holds. Its query, if it still runs, fails with `ClaimLost`."""
-        return readers.release(self.store, stream, group, reader, dry_run=dry_run, by=by)
+        return readers.release(self.store, stream, group, reader, dry_run=dry_run, by=by, reason=reason)
 
     # --- runs of engines -----------------------------------------------------------------------------------------
 

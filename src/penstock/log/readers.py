@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.core.event import check_key
+from penstock.core.event import check_key, check_text
 from penstock.errors import MissingField, UnknownReader
 from penstock.log import audit, checks, groups
 from penstock.log.reader_claims import CLAIMED_BY, give_back_lease
@@ -49,16 +49,20 @@ def _reader(name: str, leases: Sequence[OpenRow]) -> Reader:
     )
 
 
-def release(store: Store, stream: str, group: str, reader: str, *, dry_run: bool, by: str | None) -> Moved:
+def release(
+    store: Store, stream: str, group: str, reader: str, *, dry_run: bool, by: str | None, reason: str | None = None
+) -> Moved:
     """Take back what a reader holds, due at once and without counting a failure."""
-    known, author = check_key(reader, "reader"), checks.author(by)
+    known, author, why = check_key(reader, "reader"), checks.author(by), check_text(reason, "reason")
     if known is None:
         raise MissingField("reader is missing.")
     name = known.removeprefix(CLAIMED_BY)
-    return Moved(transact(store, lambda tx: _release(tx, stream, group, name, dry_run, author)), dry_run)
+    return Moved(transact(store, lambda tx: _release(tx, stream, group, name, dry_run, author, why)), dry_run)
 
 
-def _release(tx: Transaction, stream: str, group_name: str, reader: str, dry_run: bool, by: str) -> int:
+def _release(
+    tx: Transaction, stream: str, group_name: str, reader: str, dry_run: bool, by: str, reason: str | None
+) -> int:
     group = groups.locked(tx, stream, group_name)
     if tx.one("reader.known", reader=reader, group_id=group.group_id) is None:
         raise UnknownReader(f"No reader {reader!r} has ever claimed from {group_name!r} on {stream!r}.")
@@ -66,5 +70,5 @@ def _release(tx: Transaction, stream: str, group_name: str, reader: str, dry_run
     if dry_run:
         return sum(lease.members for lease in leases)
     count = sum(give_back_lease(tx, group, lease.id) for lease in leases)
-    audit.record_for(tx, by, "release", group, count, {"reader": reader})
+    audit.record_for(tx, by, "release", group, count, {"reader": reader} | audit.because(reason))
     return count

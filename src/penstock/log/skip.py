@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.core.delivery import Reason, State
+from penstock.core.event import check_text
 from penstock.log import audit, checks, deliveries, groups
 from penstock.log.selection import Moved, Selection
 from penstock.log.transact import look, transact
@@ -11,16 +12,18 @@ from penstock.stores.base import Store, Transaction
 _PAGE = 1_000
 
 
-def skip(store: Store, stream: str, group: str, key: str, *, dry_run: bool, by: str | None) -> Moved:
+def skip(
+    store: Store, stream: str, group: str, key: str, *, dry_run: bool, by: str | None, reason: str | None = None
+) -> Moved:
     """Let a halted key continue; its dead letters stay DEAD."""
-    known, author = checks.required_key(key, "key"), checks.author(by)
+    known, author, why = checks.required_key(key, "key"), checks.author(by), check_text(reason, "reason")
     if dry_run:
         return Moved(_halting(store, stream, group, known), dry_run)
 
     def work(tx: Transaction) -> int:
         found = groups.locked(tx, stream, group)
         skipped = tx.run("skip.key", group_id=found.group_id, key=known, now=tx.now())
-        audit.record_for(tx, author, "skip", found, skipped, {"key": known})
+        audit.record_for(tx, author, "skip", found, skipped, {"key": known} | audit.because(why))
         return skipped
 
     return Moved(transact(store, work))

@@ -22,7 +22,7 @@ logger = logging.getLogger("penstock")
 TOPICS: Final = (*Newest._fields, "beat")
 _EVERY_SECONDS: Final = 1.0
 _BEAT_SECONDS: Final = 5.0  # ages, rates and what has no number of its own are looked at again
-_LIFE_SECONDS: Final = 20.0  # of a stream; the browser asks again at once. So a server that stops need not wait long
+LIFE_SECONDS: Final = 20.0  # of a stream; the browser asks again at once. So a server that stops need not wait long
 _RETRY_MS: Final = 500
 
 
@@ -52,14 +52,14 @@ class Live:
         for one in tuple(self._listeners):
             one.loop.call_soon_threadsafe(one.set)  # type: ignore[attr-defined]
 
-    async def changes(self, after: int | None) -> AsyncIterator[tuple[int, list[str]]]:
+    async def changes(self, after: int | None, seconds: float = LIFE_SECONDS) -> AsyncIterator[tuple[int, list[str]]]:
         """Yield the number of the newest change and the topics that have changed since the last one, for a while."""
         bell = _Bell()
         self._listeners.add(bell)
         try:
             if self._task is None:
                 self._task = asyncio.create_task(self._look())
-            until = time.monotonic() + _LIFE_SECONDS
+            until = time.monotonic() + seconds
             known = self._number if after is None or after > self._number else after
             yield known, []
             while not self._stopping and (left := until - time.monotonic()) > 0:
@@ -110,7 +110,10 @@ class _Bell(asyncio.Event):
 
 
 def stream(
-    live: Live, request: Request, still_allowed: Callable[[], Awaitable[bool]] | None = None
+    live: Live,
+    request: Request,
+    still_allowed: Callable[[], Awaitable[bool]] | None = None,
+    seconds: float = LIFE_SECONDS,
 ) -> StreamingResponse:
     """Answer with server-sent events: `data` is the names of topics. It ends after a while, and when rights end."""
     sent = request.headers.get("last-event-id", "")
@@ -118,7 +121,7 @@ def stream(
 
     async def events() -> AsyncIterator[str]:
         yield f"retry: {_RETRY_MS}\n\n"
-        async for number, topics in live.changes(after):
+        async for number, topics in live.changes(after, seconds):
             if topics and still_allowed is not None and not await still_allowed():
                 return
             yield f"id: {number}\ndata: {' '.join(topics)}\n\n"

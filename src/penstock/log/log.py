@@ -365,6 +365,7 @@ class Log:
         all: bool = False,
         dry_run: bool = False,
         by: str | None = None,
+        reason: str | None = None,
     ) -> Moved:
         """Move dead letters back, DEAD → PENDING with a fresh budget: by id, error, type or time, or all of them.
 
@@ -374,7 +375,7 @@ class Log:
         which = select(
             event_ids=event_ids, error=error, type=type, since=since, until=until, fingerprint=fingerprint
         ).or_all(all)
-        return redrive.redrive(self.store, stream, group, which, dry_run=dry_run, by=by)
+        return redrive.redrive(self.store, stream, group, which, dry_run=dry_run, by=by, reason=reason)
 
     def purge(
         self,
@@ -413,10 +414,11 @@ class Log:
         all: bool = False,
         dry_run: bool = False,
         by: str | None = None,
+        reason: str | None = None,
     ) -> Moved:
         """Deliver finished events again: PUBLISHED → PENDING."""
         which = select(event_ids=event_ids, type=type, since=since, until=until).or_all(all)
-        return replay.replay(self.store, stream, group, which, dry_run=dry_run, by=by)
+        return replay.replay(self.store, stream, group, which, dry_run=dry_run, by=by, reason=reason)
 
     def rewind(
         self,
@@ -469,9 +471,12 @@ class Log:
         available_at: datetime,
         dry_run: bool = False,
         by: str | None = None,
+        reason: str | None = None,
     ) -> Moved:
         """Change when PENDING deliveries become due."""
-        return reschedule.reschedule(self.store, stream, group, event_ids, available_at, dry_run=dry_run, by=by)
+        return reschedule.reschedule(
+            self.store, stream, group, event_ids, available_at, dry_run=dry_run, by=by, reason=reason
+        )
 
     def skip(
         self,

@@ -1,4 +1,4 @@
-"""An event's life as lanes of time, one per group, in SVG. Time is stretched where much happens and short where nothing does."""
+"""An event's life as lanes of time, one per group, in SVG. Time is wide where much happens, and narrow where nothing does."""
 
 from __future__ import annotations
 
@@ -21,15 +21,20 @@ _LEFT, _RIGHT = 14, 24
 _WIDE: Final = 1_060
 _LETTER: Final = 6.3
 _MOST: Final = 40  # marks of a lane: of more, the first and the newest
-_CLOCK_ROOM: Final = 74
-_AGAIN: Final = {"redriven": "redrive", "replayed": "replay", "rewound": "rewind"}
-_PEOPLE: Final = {
-    "killed": "killed",
-    "rescheduled": "rescheduled",
-    "skipped": "skipped",
-    "purged": "purged",
-    "mended": "mended",
-    "imported": "imported",
+_CLOCK_ROOM: Final = 84
+_AGAIN: Final = frozenset({"redriven", "replayed", "rewound"})
+_KINDS: Final = {  # of what happened: a class of the stylesheet, what is written, and the state from then on
+    "claimed": ("claim", "claim", State.CLAIMED),
+    "kept": ("claim", "kept", State.CLAIMED),
+    "published": ("done", "PUBLISHED", State.PUBLISHED),
+    "failed": ("fail", "", State.PENDING),
+    "dead": ("dead", " DEAD", State.DEAD),
+    "expired": ("fail", "lease expired", State.PENDING),
+    "redriven": ("again", "redrive", State.PENDING),
+    "replayed": ("again", "replay", State.PENDING),
+    "rewound": ("again", "rewind", State.PENDING),
+    "rescheduled": ("people", "rescheduled", State.PENDING),
+    **{one: ("people", one, State.DEAD) for one in ("killed", "skipped", "purged", "mended")},
 }
 
 
@@ -82,36 +87,27 @@ def _marks(one: GroupLife, life: Life) -> Iterator[Mark]:
 
 
 def _mark(line: Attempt, lease: HeldBy | None, operation: int | None) -> Mark:
+    outcome = line.outcome
     when = f"{line.at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + "Z"
     by = f" by {line.by}" if line.by else ""
-    outcome, kind = line.outcome, line.error_type or line.error_code or "error"
-    name = kind.rpartition(".")[2]
     said = f": {short(line.error, 200)}" if line.error else ""
-    if outcome in ("claimed", "kept"):
-        many = f", one of {number(lease.members)}" if lease is not None and lease.members > 1 else ""
-        of = f" (one of {number(lease.members)})" if lease is not None and lease.members > 1 else ""
-        verb = "claim" if outcome == "claimed" else "kept"
+    kind, label, after = _KINDS.get(outcome, ("back", outcome, State.PENDING))
+    title = f"{when}  {outcome}{by}{said}"
+    if kind == "claim":
+        many = f" (one of {number(lease.members)})" if lease is not None and lease.members > 1 else ""
+        label = f"{label} #{line.lease}{many}"
         title = f"{when}  {outcome}{by}, attempt {line.attempt}, lease #{line.lease}{many}"
-        return Mark(line.at, "claim", f"{verb} #{line.lease}{of}", title, State.CLAIMED)
-    if outcome == "published":
-        return Mark(line.at, "done", "PUBLISHED", f"{when}  PUBLISHED{by}, attempt {line.attempt}", State.PUBLISHED)
-    if outcome == "dead":
-        return Mark(
-            line.at, "dead", f"{short(name, 22)} DEAD", f"{when}  DEAD after {line.failures} failures{said}", State.DEAD
-        )
-    if outcome == "failed":
-        return Mark(line.at, "fail", short(name, 22), f"{when}  failure {line.failures}{said}", State.PENDING)
-    if outcome == "expired":
-        return Mark(line.at, "fail", "lease expired", f"{when}  the lease expired{by}{said}", State.PENDING)
-    if outcome in _AGAIN:
-        number_of = "" if operation is None else f" op #{operation}"
-        return Mark(
-            line.at, "again", f"{_AGAIN[outcome]}{number_of}", f"{when}  {outcome}{by}{number_of}", State.PENDING
-        )
-    if outcome in _PEOPLE:
-        after = State.PENDING if outcome == "rescheduled" else State.DEAD
-        return Mark(line.at, "people", _PEOPLE[outcome], f"{when}  {outcome}{by}{said}", after)
-    return Mark(line.at, "back", outcome, f"{when}  {outcome}{by}{said}", State.PENDING)
+    elif outcome in ("failed", "dead"):
+        label = f"{short(_name_of(line), 22)}{label}"
+        title = f"{when}  {outcome.upper()}, failure {line.failures}{said}"
+    elif kind == "again" and operation is not None:
+        label, title = f"{label} op #{operation}", f"{title}, operation #{operation}"
+    return Mark(line.at, kind, label, title, after)
+
+
+def _name_of(line: Attempt) -> str:
+    """Return the name of an error, without its module."""
+    return (line.error_type or line.error_code or "error").rpartition(".")[2]
 
 
 def _rest(one: GroupLife, now: datetime) -> str:
@@ -198,18 +194,25 @@ def _stretched(places: dict[datetime, float], wide: float) -> dict[datetime, flo
 
 
 def _clocks(places: dict[datetime, float], born: datetime, height: int) -> str:
-    found, free, days = [], 0.0, {moment.astimezone(UTC).date() for moment in places}
+    found, free = [], 0.0
     for moment, x in sorted(places.items()):
         found.append(f'<path class="tick" d="M{x:.1f} {_TOP - 4}V{height}"/>')
         if x >= free:
-            at = moment.astimezone(UTC)
-            shown = at.strftime("%H:%M:%S" if len(days) == 1 else "%d %b %H:%M")
-            found.append(f'<text class="clock" x="{x:.1f}" y="13">{shown}</text>')
-            free = x + _CLOCK_ROOM + (12 if len(days) > 1 else 0)
+            found.append(f'<text class="clock" x="{x:.1f}" y="13">{_clock(moment, places)}</text>')
+            free = x + _CLOCK_ROOM
     found.append(
         f'<circle class="born" cx="{places[born]:.1f}" cy="{_TOP - 4}" r="2.5"><title>appended</title></circle>'
     )
     return "".join(found)
+
+
+def _clock(moment: datetime, all_of_them: Iterable[datetime]) -> str:
+    """Write a time as exactly as the whole life needs it."""
+    first, last = min(all_of_them), max(all_of_them)
+    at = moment.astimezone(UTC)
+    if (last - first).total_seconds() < 60:
+        return f"{at:%H:%M:%S.%f}"[:-3]
+    return at.strftime("%H:%M:%S" if first.astimezone(UTC).date() == last.astimezone(UTC).date() else "%d %b %H:%M")
 
 
 def _row(lane: Lane, y: float, places: dict[datetime, float], born: datetime, now: datetime) -> str:

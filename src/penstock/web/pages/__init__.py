@@ -3,12 +3,14 @@
 from typing import NamedTuple
 
 from penstock.web.actions import Action
-from penstock.web.page import Page
-from penstock.web.pages import overview
+from penstock.web.page import Download, Page
+from penstock.web.pages import event, event_actions, overview
 
-_MODULES = (overview,)
+_MODULES = (overview, event)
 PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
-ACTIONS: dict[str, Action] = {action.name: action for module in _MODULES for action in module.ACTIONS}
+_ACTING = (overview, event_actions)
+ACTIONS: dict[str, Action] = {action.name: action for module in _ACTING for action in module.ACTIONS}
+DOWNLOADS: tuple[Download, ...] = event.DOWNLOADS
 
 
 class Entry(NamedTuple):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
+
+import orjson
 
 from penstock.core.access import PAYLOAD, READ
 from penstock.core.batch import Event
 from penstock.core.event import parse_event_id
 from penstock.core.job import Job, name_of
 from penstock.errors import UnknownEvent
-from penstock.log.life import Life, id_time
+from penstock.log.audit_pages import page_of
+from penstock.log.life import NOTED, Life, id_time
 from penstock.web import timeline
 from penstock.web.page import Download, File, Model, Page, Panel, by_id
 from penstock.web.view import View
@@ -49,7 +53,7 @@ def build(view: View) -> Model:
             raise
         return gone
     life = view.log.life(stream, offset)
-    event, now = life.event, view.now()
+    event, now = life.event, datetime.now(UTC)
     lanes = timeline.lanes_of(life, now)
     name = name_of(stream)
     job = None if name is None else view.log.job(event.event_id)
@@ -70,6 +74,7 @@ def build(view: View) -> Model:
         "name": name,
         "job": job,
         "result": _result(view, job),
+        "mendable": hasattr(view.log, "mend"),
         "read_at": now,
         "panels": _panels(view, life, job),
     }
@@ -83,8 +88,6 @@ def _body(view: View, event: Event) -> str | None:
 def _result(view: View, job: Job | None) -> str | None:
     if job is None or job.result is None or not view.sees_payloads(job.stream):
         return None
-    import orjson
-
     return payload(orjson.dumps(job.result), "application/json")
 
 
@@ -115,7 +118,7 @@ def _panels(view: View, life: Life, job: Job | None) -> Mapping[str, Panel]:
         Panel("deliveries", "Deliveries", sql=view.sql("life.deliveries", **at), curl=living),
         Panel("attempts", "Attempts", sql=view.sql("life.history", **at), curl=living, about="newest first"),
         Panel("leases", "Leases", sql=view.sql("life.leases", ids=leases), curl=living),
-        Panel("done", "What people did", sql=_audit_sql(view, life), curl=living),
+        _done_panel(view, life),
         Panel("event", "Event", sql=view.sql("life.event", **at), curl=view.curl(one), live=False),
         Panel("job", "Job", sql=view.sql("jobs.show", offsets=[event.offset]), curl=view.curl(f"/v1/jobs/{job.id}"))
         if job is not None
@@ -123,12 +126,13 @@ def _panels(view: View, life: Life, job: Job | None) -> Mapping[str, Panel]:
     )
 
 
-def _audit_sql(view: View, life: Life) -> str | None:
+def _done_panel(view: View, life: Life) -> Panel:
+    """Return the panel of what people did, with the audit of the group where somebody did something last."""
     if not life.done:
-        return None
-    newest = life.done[0]
-    since = {"since": life.event.created_at, "until": view.now(), "by": newest.by}
-    return view.sql("life.audit", stream=life.event.stream, group_name=newest.group, **since)
+        return Panel("done", "What people did")
+    stream, group = life.event.stream, life.done[0].group
+    sql = view.sql("audit.page", **page_of(stream, group, None, NOTED))
+    return Panel("done", "What people did", sql, view.curl("/v1/audit", stream=stream, group=group))
 
 
 def _gone(view: View, which: Any) -> Model | None:

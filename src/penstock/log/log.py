@@ -71,10 +71,12 @@ from penstock.log.ingest import Ingests
 from penstock.log.jobs import beat, finish, lifetime, retention, schedules, submit, types
 from penstock.log.jobs import cancel as job_cancel
 from penstock.log.jobs import look as jobs
+from penstock.log.jobs import newest as newest_jobs
 from penstock.log.jobs.beat import Beat
 from penstock.log.jobs.claim import JobClaims
 from penstock.log.jobs.held import HeldJobs
 from penstock.log.jobs.lifetime import JobTypeSettings
+from penstock.log.jobs.newest import JobPage
 from penstock.log.jobs.retention import Removed
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.jobs.submit import Submitted
@@ -972,6 +974,21 @@ class Log:
     ) -> list[Job]:
         """Return jobs in the order of their submission; pass the last one's `offset` as `after` for the next page."""
         return jobs.jobs(self.store, queue=queue, job_type=type, state=state, after=after, limit=limit)
+
+    def job_page(
+        self,
+        *,
+        queue: str | None = None,
+        type: str | None = None,
+        state: str | None = None,
+        cursor: int | None = None,
+        limit: int = 50,
+    ) -> JobPage:
+        """Return jobs for people who look: the newest first, or, of those that wait or run, the oldest first.
+
+        Its cost does not grow with the log: finished ones are looked for among a thousand jobs, then there is a `next`.
+        """
+        return newest_jobs.page(self.store, queue=queue, job_type=type, state=state, cursor=cursor, limit=limit)
 
     def cancel_job(self, id: Any, *, by: str | None = None) -> Job:
         """Cancel a job: a waiting one is DEAD at once, a running one is told with its next heartbeat."""

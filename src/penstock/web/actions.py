@@ -65,6 +65,7 @@ class Action:
     reason: str = "required"  # or optional, or none
     of: str = "group"  # group, stream, or log: what it is done to
     danger: bool = False
+    rights: Callable[[Ask], None] | None = None  # raises `Forbidden`; in the place of `scope` for what `of` names
     fill: Callable[[Ask], Mapping[str, str]] | None = None  # what the fields hold when the dialog is opened
 
 
@@ -123,6 +124,9 @@ class Ask:
 
     def check_rights(self) -> None:
         """`Forbidden` unless whoever asks may do it."""
+        if self.action.rights is not None:
+            self.action.rights(self)
+            return
         self.view.require(self.action.scope, None if self.action.of == "log" else self.stream)
 
     @property

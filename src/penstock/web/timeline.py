@@ -1,4 +1,4 @@
-"""An event's life as lanes of time, one per group, in SVG. Time is wide where much happens, and narrow where nothing does."""
+"""An event's life as lanes of time, one per group, in SVG. Time is wide where much happens, else narrow."""
 
 from __future__ import annotations
 

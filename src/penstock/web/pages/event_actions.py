@@ -35,9 +35,7 @@ def _only(one: DeliveryRecord, state: State, verb: str) -> Plan | None:
     if one.state is state:
         return None
     if one.state is State.CLAIMED:
-        return Plan(
-            f"It is CLAIMED by {one.claimed_by}: wait for the outcome, or until the lease ends.", possible=False
-        )
+        return Plan(f"It is CLAIMED by {one.claimed_by}: wait until that has ended.", possible=False)
     return Plan(f"It is {one.state}, and only what is {state} can be {verb}.", possible=False)
 
 
@@ -155,9 +153,7 @@ def _one(count: int) -> Done:
 
 
 _PAYLOAD = Field("payload", "Payload", "area", required=True, hint="as text, stored exactly like this")
-_WHEN = Field(
-    "at", "When", required=True, hint="a time such as 2026-07-01T12:00Z, or 10m, 2h, 1d from now; 0s is at once"
-)
+_WHEN = Field("at", "When", required=True, hint="a time such as 2026-07-01T12:00Z, or 10m, 2h, 1d from now")
 ACTIONS = (
     Action("redrive-event", "Redrive a dead letter", "Redrive", "It is PENDING again.", _plan_redrive, _redrive),
     Action("replay-event", "Replay an event", "Replay", "It is delivered again.", _plan_replay, _replay),

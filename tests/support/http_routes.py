@@ -79,6 +79,7 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
         Sample("GET", "/v1/problems", "read", "/v1/problems", filtered=True),
         Sample("GET", "/v1/audit", "read", "/v1/audit", filtered=True),
         Sample("GET", "/v1/doctor", "read", "/v1/doctor", everywhere=True),
+        Sample("GET", "/v1/horizon", "read", "/v1/horizon", everywhere=True),
         Sample("GET", "/v1/sizes", "read", "/v1/sizes", everywhere=True),
         Sample("GET", "/v1/tokens", "admin", "/v1/tokens", everywhere=True),
         Sample("GET", "/v1/events/stream", "read", "/v1/events/stream?seconds=0", filtered=True),

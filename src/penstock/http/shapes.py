@@ -14,6 +14,7 @@ from penstock.core.retry import Retry
 from penstock.http.answers import CLAIMED, DELIVERY, EVENT, JOB
 from penstock.log.audit_pages import AuditEntry
 from penstock.log.deliveries import Attempt, DeliveryRecord
+from penstock.log.horizon import Holder
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.problems import Problem
 from penstock.log.runs import RunInfo
@@ -110,6 +111,7 @@ def components() -> dict[str, Schema]:
         "LogProblem": an_object(**_of(Problem)),
         "AuditEntry": an_object(**_of(AuditEntry)),
         "Finding": an_object(**_of(Finding)),
+        "Holder": an_object(**_of(Holder)),
         "Size": an_object(**_of(Size)),
         "Token": an_object(**_of(Token, "name created_at created_by revoked_at"), scopes=_schema(list[str])),
     }

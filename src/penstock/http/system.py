@@ -70,6 +70,21 @@ def doctor(log: TheLog, access: CanRead) -> Answer:
 
 
 @router.get(
+    "/horizon",
+    **spec(
+        "read",
+        {"horizon": 45, "last": 45, "holders": []},
+        shape=an_object(horizon={"type": "integer"}, last={"type": "integer"}, holders=many("Holder")),
+        reads=True,
+    ),
+)
+def horizon(log: TheLog, access: CanRead) -> Answer:
+    """Return where the horizon stands, and which open transactions hold it. For tokens of all streams."""
+    require_everywhere(access, READ)
+    return Answer(asdict(log.horizon()))
+
+
+@router.get(
     "/sizes",
     **spec(
         "read",

@@ -11,7 +11,7 @@ from penstock.core import limits
 from penstock.core.access import Access
 from penstock.core.batch import Event
 from penstock.core.columns import RowColumns
-from penstock.core.event import Appended, AppendedMany, EventFields, check_text
+from penstock.core.event import Appended, AppendedMany, EventFields, check_name, check_text
 from penstock.core.group import Group, GroupOptions, Position, check_settings
 from penstock.core.job import LEASE_SECONDS, QUEUE, Job, check_job_name
 from penstock.core.lease import Idle, LeaseRow, Settled, Settlement
@@ -32,6 +32,7 @@ from penstock.log import (
     drain,
     fingerprints,
     groups,
+    horizon,
     keep,
     keyed_state,
     kill,
@@ -67,6 +68,7 @@ from penstock.log.circuit import OpenCircuit
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
 from penstock.log.fingerprints import FingerprintStats
+from penstock.log.horizon import Horizon
 from penstock.log.ingest import Ingests
 from penstock.log.jobs import beat, finish, lifetime, retention, schedules, submit, types
 from penstock.log.jobs import cancel as job_cancel
@@ -730,6 +732,14 @@ class Log:
         """Return all groups with their numbers, and what is wrong, the worst first. Cheap enough to be asked often."""
         return problems.survey(self.store)
 
+    def survey_of(self, stream: str, group: str | None = None) -> Survey:
+        """Return the same of one stream, or of one of its groups."""
+        return problems.survey(self.store, check_name(stream, "stream"), group)
+
+    def clock(self) -> datetime:
+        """Return the time of the log's database."""
+        return look(self.store, lambda tx: tx.now())
+
     def problems(self) -> list[Problem]:
         """Return what is wrong now, the worst first: what stands still, is held, is lost, or dies."""
         return problems.problems(self.store)
@@ -769,6 +779,10 @@ class Log:
     def search(self, text: str, reads: Callable[[str], bool] = lambda stream: True) -> Found:
         """Look for an id, an offset, a key or an error, among the newest, in the streams that `reads` lets through."""
         return search.search(self.store, text, reads)
+
+    def horizon(self) -> Horizon:
+        """Return where the horizon stands, and which open transactions hold it."""
+        return horizon.horizon(self.store)
 
     def sizes(self) -> list[Size]:
         """Return how much room the log takes."""

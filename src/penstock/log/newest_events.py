@@ -28,8 +28,8 @@ class EventLine:
     content_type: str
     created_at: datetime
     available_at: datetime | None
-    bytes: int
-    payload: bytes
+    size: int  # of the payload in bytes
+    payload: bytes  # the beginning of it
 
 
 @dataclass(frozen=True, slots=True)

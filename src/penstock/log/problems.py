@@ -42,17 +42,20 @@ class Survey:
     stats: Stats
     problems: tuple[Problem, ...]
     retrying: Mapping[tuple[str, str], int]
+    claimed: Mapping[tuple[str, str], datetime | None]  # when each was last claimed from
     now: datetime
 
 
-def survey(store: Store) -> Survey:
-    """Look at everything; nothing is written."""
-    known = stats.stats(store)
-    found = look(store, _read)
-    problems = [*_grave(store, known, found), *_lesser(known, found), *_of_log(store, found)]
+def survey(store: Store, stream: str | None = None, group: str | None = None) -> Survey:
+    """Look at everything, a stream, or a group; nothing is written."""
+    known = stats.stats(store, stream, group)
+    found = look(store, lambda tx: _read(tx, stream, group))
+    problems = [*_grave(store, known, found), *_lesser(known, found)]
+    problems += [one for one in _of_log(store, found) if stream is None or (one.stream, one.group) in found.groups]
     retrying = {key: int(row.retrying) for key, row in found.groups.items()}
+    claimed = {key: row.claimed_at for key, row in found.groups.items()}
     ordered = sorted(problems, key=lambda one: (not one.grave, one.stream or "", one.group or ""))
-    return Survey(known, tuple(ordered), retrying, found.now)
+    return Survey(known, tuple(ordered), retrying, claimed, found.now)
 
 
 def problems(store: Store) -> list[Problem]:
@@ -69,9 +72,9 @@ class _Read:
     runs: list[Row]
 
 
-def _read(tx: Transaction) -> _Read:
+def _read(tx: Transaction, stream: str | None, group_name: str | None) -> _Read:
     now = tx.now()
-    rows = tx.rows("problems.groups", **groups_of(now))
+    rows = tx.rows("problems.groups", stream=stream, group_name=group_name, **_bounds(now))
     return _Read(
         now,
         {(row.stream, row.group_name): row for row in rows},
@@ -81,8 +84,7 @@ def _read(tx: Transaction) -> _Read:
     )
 
 
-def groups_of(now: datetime) -> dict[str, object]:
-    """Return the parameters of `problems.groups`."""
+def _bounds(now: datetime) -> dict[str, object]:
     since = now - timedelta(seconds=DIED_SECONDS)
     return {"since": since, "most": DIED_MOST, "blocked": BLOCKED_PER_LANE - 1, "look": RETRYING_LOOK}
 

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from penstock.web.words import number
 
 Value = float | None
-_WIDTH, _HEIGHT = 480, 132
+_WIDE, _NARROW, _HEIGHT = 560, 320, 124
 _LEFT, _RIGHT, _TOP, _BOTTOM = 4, 4, 16, 18  # around the drawing
 _SPARK: Final = (96, 22)
 
@@ -46,6 +46,7 @@ def chart(
     *,
     tone: str = "flow",
     bars: bool = False,
+    narrow: bool = False,
     write: Callable[[float | None], str] = number,
 ) -> Markup:
     """Draw values over time with axes; `tone` is a class of the stylesheet (flow, lag, age, dead), None is a gap."""
@@ -53,11 +54,12 @@ def chart(
     top = _nice(max(known, default=0))
     now = write(known[-1]) if known else "no data"
     said = escape(f"{label}: {now} now, {write(max(known))} at most" if known else f"{label}: no data yet")
-    shape = _bars(values, top) if bars else _area(values, top)
+    wide = _NARROW if narrow else _WIDE
+    shape = _bars(values, top, wide) if bars else _area(values, top, wide)
     return Markup(
-        f'<svg class="chart tone-{escape(tone)}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{said}">'
-        f"{_axes(times, top, write)}{shape}{''.join(_hits(times, values, write))}"
-        f"{'' if known else _empty()}</svg>"
+        f'<svg class="chart tone-{escape(tone)}" viewBox="0 0 {wide} {_HEIGHT}" role="img" aria-label="{said}">'
+        f"{_axes(times, top, wide, write)}{shape}{''.join(_hits(times, values, wide, write))}"
+        f"{'' if known else _empty(wide)}</svg>"
     )
 
 
@@ -69,8 +71,8 @@ def _nice(most: float) -> float:
     return next(step * size for step in (1, 1.5, 2, 3, 4, 5, 8, 10) if step * size >= most * 0.9999)
 
 
-def _x(place: float, count: int) -> float:
-    return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (place + 0.5) / max(1, count)
+def _x(place: float, count: int, wide: int) -> float:
+    return _LEFT + (wide - _LEFT - _RIGHT) * (place + 0.5) / max(1, count)
 
 
 def _y(value: float, top: float) -> float:
@@ -90,10 +92,10 @@ def _pieces(values: Sequence[Value]) -> Iterator[list[tuple[int, float]]]:
         yield piece
 
 
-def _area(values: Sequence[Value], top: float) -> str:
+def _area(values: Sequence[Value], top: float, wide: int) -> str:
     found, floor = [], _HEIGHT - _BOTTOM
     for piece in _pieces(values):
-        points = [(_x(place, len(values)), _y(value, top)) for place, value in piece]
+        points = [(_x(place, len(values), wide), _y(value, top)) for place, value in piece]
         if len(points) == 1:
             found.append(f'<circle class="dot" cx="{points[0][0]:.1f}" cy="{points[0][1]:.1f}" r="2"/>')
             continue
@@ -103,8 +105,8 @@ def _area(values: Sequence[Value], top: float) -> str:
     return "".join(found)
 
 
-def _bars(values: Sequence[Value], top: float) -> str:
-    step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(values))
+def _bars(values: Sequence[Value], top: float, wide: int) -> str:
+    step = (wide - _LEFT - _RIGHT) / max(1, len(values))
     found = []
     for place, value in enumerate(values):
         if value:
@@ -116,16 +118,16 @@ def _bars(values: Sequence[Value], top: float) -> str:
     return "".join(found)
 
 
-def _axes(times: Sequence[datetime], top: float, write: Callable[[float | None], str]) -> str:
+def _axes(times: Sequence[datetime], top: float, wide: int, write: Callable[[float | None], str]) -> str:
     floor = _HEIGHT - _BOTTOM
-    found = [f'<path class="axis" d="M{_LEFT} {floor}H{_WIDTH - _RIGHT}"/>']
+    found = [f'<path class="axis" d="M{_LEFT} {floor}H{wide - _RIGHT}"/>']
     middle = _y(top / 2, top)
-    found.append(f'<path class="grid" d="M{_LEFT} {_TOP}H{_WIDTH - _RIGHT}M{_LEFT} {middle:.1f}H{_WIDTH - _RIGHT}"/>')
+    found.append(f'<path class="grid" d="M{_LEFT} {_TOP}H{wide - _RIGHT}M{_LEFT} {middle:.1f}H{wide - _RIGHT}"/>')
     found.append(f'<text class="most" x="{_LEFT}" y="{_TOP - 4}">{escape(write(top))}</text>')
     if times:
         marks = {0: "start", len(times) // 2: "middle", len(times) - 1: "end"} if len(times) > 2 else {0: "start"}
         for place, anchor in marks.items():
-            x = {"start": _LEFT, "middle": _x(place, len(times)), "end": _WIDTH - _RIGHT}[anchor]
+            x = {"start": _LEFT, "middle": _x(place, len(times), wide), "end": wide - _RIGHT}[anchor]
             text = _clock(times[place], times)
             found.append(f'<text x="{x:.0f}" y="{_HEIGHT - 5}" text-anchor="{anchor}">{text}</text>')
     return "".join(found)
@@ -136,8 +138,10 @@ def _clock(at: datetime, times: Sequence[datetime]) -> str:
     return at.astimezone(UTC).strftime("%d %b" if long else "%H:%M")
 
 
-def _hits(times: Sequence[datetime], values: Sequence[Value], write: Callable[[float | None], str]) -> Iterator[str]:
-    step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(values))
+def _hits(
+    times: Sequence[datetime], values: Sequence[Value], wide: int, write: Callable[[float | None], str]
+) -> Iterator[str]:
+    step = (wide - _LEFT - _RIGHT) / max(1, len(values))
     for place, (at, value) in enumerate(zip(times, values, strict=False)):
         said = f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z  {'nobody looked' if value is None else write(value)}"
         yield (
@@ -146,5 +150,5 @@ def _hits(times: Sequence[datetime], values: Sequence[Value], write: Callable[[f
         )
 
 
-def _empty() -> str:
-    return f'<text class="empty" x="{_WIDTH / 2:.0f}" y="{_HEIGHT / 2:.0f}" text-anchor="middle">no data yet</text>'
+def _empty(wide: int) -> str:
+    return f'<text class="empty" x="{wide / 2:.0f}" y="{_HEIGHT / 2:.0f}" text-anchor="middle">no data yet</text>'

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.access import READ
@@ -61,6 +62,6 @@ class Panel:
     about: str = ""  # a sentence under the headline
 
 
-def by_id(*panels: Panel) -> Mapping[str, Panel]:
-    """Return panels by their ids, as templates name them."""
-    return {one.id: one for one in panels}
+def by_id(*panels: Panel) -> SimpleNamespace:
+    """Return panels by their ids, as templates name them: `panels.groups`."""
+    return SimpleNamespace(**{one.id: one for one in panels})

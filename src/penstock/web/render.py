@@ -13,6 +13,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from penstock.web import charts, words
 
 _STATIC = "static"
+_WORDS = (
+    *("number", "rate", "span", "size", "moment", "ago", "state"),
+    *("payload", "preview", "short", "middle", "told"),
+)
 
 
 @cache
@@ -26,7 +30,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         extensions=["jinja2.ext.do"],
     )
-    for name in ("number", "rate", "span", "moment", "ago", "state", "payload", "short", "middle"):
+    for name in _WORDS:
         made.filters[name] = getattr(words, name)
     made.globals.update(sparkline=charts.sparkline, chart=charts.chart, asset=asset)
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -133,6 +134,47 @@ def _written(value: Any, depth: int) -> str:
     if isinstance(value, list) and value:
         return "[\n" + ",\n".join(f"{inner}{_written(one, depth + 1)}" for one in value) + f"\n{outer}]"
     return repr(value) if isinstance(value, _Digits) else json.dumps(value, ensure_ascii=False)
+
+
+def preview(body: bytes, size: int, most: int = 90) -> str:
+    """Write the beginning of a payload in one line."""
+    raw = bytes(body)
+    text = raw.decode("utf-8", "replace").rstrip("\ufffd") if _is_text(raw) else raw.hex(" ")
+    line = " ".join(text.split())
+    return line if len(line) <= most and size <= len(raw) else f"{line[:most]}…"
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw[:-3].decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def size(count: float | None) -> str:
+    """Write how many bytes something takes.
+
+    >>> size(512), size(479232), size(3 * 1024**3)
+    ('512 B', '468 KiB', '3.0 GiB')
+    """
+    if count is None:
+        return NONE
+    left = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if left < 1024:
+            return f"{left:.0f} {unit}" if left >= 10 or unit == "B" else f"{left:.1f} {unit}"
+        left /= 1024
+    return f"{left:.1f} TiB" if unit == "GiB" else NONE
+
+
+def told(detail: Mapping[str, Any], most: int = 160) -> str:
+    """Write the detail of an audit entry in one line."""
+    return short(", ".join(f"{name}: {_plain(value)}" for name, value in detail.items() if value is not None), most)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def short(text: Any, most: int = 80) -> str:

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 from penstock.web.actions import Action
 from penstock.web.page import Download, Page
-from penstock.web.pages import event, event_actions, job_actions, jobs, overview
+from penstock.web.pages import event, event_actions, group, job_actions, jobs, overview, stream, system
 
-_MODULES = (overview, event, jobs)
+_MODULES = (overview, stream, group, event, jobs, system)
 PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
-_ACTING = (overview, event_actions, job_actions)
+_ACTING = (overview, stream, group, event_actions, job_actions, system)
 ACTIONS: dict[str, Action] = {action.name: action for module in _ACTING for action in module.ACTIONS}
 DOWNLOADS: tuple[Download, ...] = event.DOWNLOADS
 

@@ -15,6 +15,7 @@ from penstock.core.event import parse_event_id
 from penstock.core.job import Job, name_of
 from penstock.errors import UnknownEvent
 from penstock.log.audit_pages import page_of
+from penstock.log.deliveries import Attempt
 from penstock.log.life import NOTED, Life, id_time
 from penstock.web import timeline
 from penstock.web.page import Download, File, Model, Page, Panel, by_id
@@ -62,7 +63,7 @@ def build(view: View) -> Model:
         "gone": None,
         "event": event,
         "headers": event.headers,
-        "metadata": event.metadata,
+        "metadata": {name: orjson.dumps(value).decode() for name, value in event.metadata.items()},
         "erased": event.metadata.get(ERASED),
         "mends": _mends(event),
         "body": _body(view, event),
@@ -100,11 +101,10 @@ def _mends(event: Event) -> uuid.UUID | None:
         return None
 
 
-def _attempts(life: Life) -> list[dict[str, Any]]:
+def _attempts(life: Life) -> list[tuple[str, Attempt]]:
     """Return what happened in all groups, the newest first."""
-    lines = [{"group": one.group, "line": line} for one in life.groups for line in one.history]
-    lines.sort(key=lambda one: one["line"].at, reverse=True)
-    return lines[:_RUN_LINES]
+    lines = [(one.group, line) for one in life.groups for line in one.history]
+    return sorted(lines, key=lambda one: one[1].at, reverse=True)[:_RUN_LINES]
 
 
 def _panels(view: View, life: Life, job: Job | None) -> Mapping[str, Panel]:

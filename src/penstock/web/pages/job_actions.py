@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -10,7 +11,7 @@ import orjson
 from penstock.core.access import APPEND, OPERATE
 from penstock.core.delivery import State
 from penstock.core.event import parse_event_id
-from penstock.core.job import JobName, check_job_name
+from penstock.core.job import CANCELLED, GROUP, JobName, check_job_name
 from penstock.errors import Forbidden, InvalidInput, UnknownJob, UnknownRun, UnknownSchedule
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.runs import RunInfo
@@ -78,17 +79,12 @@ def _plan_cancel(ask: Ask) -> Plan:
 
 
 def _cancel(ask: Ask) -> Done:
-    ask.view.log.cancel(
-        *(ask.stream, "workers"),
-        event_ids=[parse_event_id(ask.text("event_id"))],
-        reason=ask.reason or "cancelled",
-        by=ask.by,
-    ) if _has_group(ask) else ask.view.log.cancel_job(ask.text("event_id"), by=ask.by)
+    known, log = parse_event_id(ask.text("event_id")), ask.view.log
+    if log.groups(ask.stream):
+        log.cancel(ask.stream, GROUP, event_ids=[known], reason=ask.reason or CANCELLED, by=ask.by)
+    else:  # nobody has claimed a job of this type yet
+        log.cancel_job(known, by=ask.by)
     return Done(1)
-
-
-def _has_group(ask: Ask) -> bool:
-    return bool(ask.view.log.groups(ask.stream))
 
 
 # --- schedules --------------------------------------------------------------------------------------------------------
@@ -174,7 +170,7 @@ def _plan_stop(ask: Ask) -> Plan:
     one = _of(ask)
     if one.state == "lost":
         return Plan(
-            "It is lost: there is nobody to hear it. Its work is taken back when its leases end.", possible=False
+            "It is lost, and cannot hear. Its work is taken back when its leases end.", possible=False
         )
     return Plan("It stops gracefully within seconds; what it has not begun goes to others.", lines=_where(one))
 
@@ -191,8 +187,14 @@ _SUBMIT = (
     Field("priority", "Priority", "number", value="0", hint="9 is first"),
     Field("at", "Not before", hint="empty: at once; or a time such as 2026-07-01T12:00Z"),
 )
-_OF_LOG = {"scope": OPERATE, "reason": "none", "of": "log"}
-_OF_STREAM = {"scope": OPERATE, "reason": "none", "of": "stream"}
+
+
+def _action(name: str, title: str, verb: str, done: str, plan: Callable[[Ask], Plan], run: Callable[[Ask], Done]) -> Action:
+    """Return an action on a schedule or, without a stream, on a run, which asks for no reason."""
+    of = "log" if name.endswith("-run") else "stream"
+    return Action(name, title, verb, done, plan, run, OPERATE, reason="none", of=of, danger=name == "stop-run")
+
+
 ACTIONS = (
     Action(
         *("submit-job", "Submit a job", "Submit", "The job is stored.", _plan_submit, _submit),
@@ -203,21 +205,14 @@ ACTIONS = (
         rights=_may_submit,
     ),
     Action(
-        "cancel-job",
-        "Cancel a job",
-        "Cancel the job",
-        "It is cancelled.",
-        _plan_cancel,
-        _cancel,
+        *("cancel-job", "Cancel a job", "Cancel the job", "It is cancelled.", _plan_cancel, _cancel),
         of="stream",
         danger=True,
     ),
-    Action("run-schedule", "Run a schedule now", "Run now", "The job is submitted.", _plan_run, _run, **_OF_STREAM),
-    Action(
-        "suspend-schedule", "Suspend a schedule", "Suspend", "It is suspended.", _plan_suspend, _suspend, **_OF_STREAM
-    ),
-    Action("resume-schedule", "Resume a schedule", "Resume", "It goes on.", _plan_resume, _resume, **_OF_STREAM),
-    Action("quiet-run", "Quiet a worker", "Quiet", "It claims nothing new.", _plan_quiet, _quiet, **_OF_LOG),
-    Action("wake-run", "Resume a worker", "Resume", "It claims work again.", _plan_wake, _wake, **_OF_LOG),
-    Action("stop-run", "Stop a worker", "Stop", "It stops.", _plan_stop, _stop, danger=True, **_OF_LOG),
+    _action("run-schedule", "Run a schedule now", "Run now", "The job is submitted.", _plan_run, _run),
+    _action("suspend-schedule", "Suspend a schedule", "Suspend", "It is suspended.", _plan_suspend, _suspend),
+    _action("resume-schedule", "Resume a schedule", "Resume", "It goes on.", _plan_resume, _resume),
+    _action("quiet-run", "Quiet a worker", "Quiet", "It claims nothing new.", _plan_quiet, _quiet),
+    _action("wake-run", "Resume a worker", "Resume", "It claims work again.", _plan_wake, _wake),
+    _action("stop-run", "Stop a worker", "Stop", "It stops.", _plan_stop, _stop),
 )

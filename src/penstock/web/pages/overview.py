@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import Final
 
 from penstock.core.access import READ
+from penstock.core.job import name_of
+from penstock.errors import UnknownGroup
 from penstock.log.problems import Problem
 from penstock.log.stats import GroupStats
 from penstock.web.actions import Action, Ask, Done, Plan
@@ -29,14 +31,14 @@ class Line:
 def build(view: View) -> Model:
     """Read problems, groups and streams."""
     found = view.log.survey()
-    groups = [one for one in found.stats.groups if view.reads(one.stream)]
+    groups = [one for one in found.stats.groups if _shown(view, one.stream)]
     since = found.now - timedelta(seconds=view.window_seconds)
     sparks = view.log.sparklines(since=since, points=_POINTS) if groups else {}
     lines = [
         Line(one, found.retrying.get((one.stream, one.group), 0), sparks.get((one.stream, one.group), ()))
         for one in groups
     ]
-    streams = [one for one in found.stats.streams if view.reads(one.stream)]
+    streams = [one for one in found.stats.streams if _shown(view, one.stream)]
     problems = [one for one in found.problems if _sees(view, one)]
     return {
         "title": "Overview",
@@ -52,6 +54,11 @@ def build(view: View) -> Model:
             Panel("streams", "Streams", view.sql("panel.streams"), view.curl("/v1/stats")),
         ),
     }
+
+
+def _shown(view: View, stream: str) -> bool:
+    """Jobs have a page of their own."""
+    return view.reads(stream) and name_of(stream) is None
 
 
 def _sees(view: View, problem: Problem) -> bool:
@@ -102,13 +109,9 @@ def _resume(ask: Ask) -> Done:
 
 
 def _stats(ask: Ask) -> GroupStats:
-    ask.view.log.groups(ask.stream)
-    (one,) = ask.view.log.stats(ask.stream, ask.group).groups or (None,)
-    if one is None:
-        from penstock.errors import UnknownGroup
-
-        raise UnknownGroup(f"There is no group {ask.group!r} on the stream {ask.stream!r}.")
-    return one
+    for one in ask.view.log.stats(ask.stream, ask.group).groups:
+        return one
+    raise UnknownGroup(f"There is no group {ask.group!r} on the stream {ask.stream!r}.")
 
 
 PAGES = (

@@ -8,7 +8,7 @@ select 'sqlite_version', sqlite_version();
 
 -- name: doctor.holders
 -- Nobody can hold the horizon back: an open write transaction holds the whole file.
-select null as pid, null as application_name, null as state, null as started_at where false;
+select null as pid, null as role, null as application_name, null as state, null as gid, null as started_at where false;
 
 -- name: doctor.indexes
 select name from sqlite_master where type = 'index' and tbl_name glob 'penstock_*';

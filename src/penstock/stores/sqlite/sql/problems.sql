@@ -26,4 +26,5 @@ select g.stream, g.group_name,
                           where d.group_id = g.group_id and d.state = 'PENDING' limit :look) d
            where d.failures > 0)) as retrying
   from penstock_groups g
+ where {{of_group(g.)}}
  order by g.stream, g.group_name;

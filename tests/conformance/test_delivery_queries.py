@@ -146,14 +146,22 @@ def read_from(log: penstock.Log, sql: psycopg.Connection[Any], name: str, block:
     )
 
 
-ANY: dict[str, Any] = dict.fromkeys(("event_ids", "error", "event_type", "since", "until"))
+ANY: dict[str, Any] = dict.fromkeys(("event_ids", "error", "event_type", "since", "until", "fingerprint"))
 
 
 @pytest.mark.shows("K37")
 def test_the_lease_of_an_event_is_found_among_any_number_of_leases(
     postgres_log: penstock.Log, trickled: psycopg.Connection[Any]
 ) -> None:
-    asked = ANY | {"group_id": 1, "stream": "s", "after": 5_000, "upto": 5_100, "state": None, "limit": 100}
+    asked = ANY | {
+        "group_id": 1,
+        "stream": "s",
+        "after": 5_000,
+        "upto": 5_100,
+        "state": None,
+        "limit": 100,
+        "hide": False,
+    }
     rows, leases = read_from(postgres_log, trickled, "leases", "inspect.deliveries", **asked)
     assert rows == 100 and leases < 10 * rows
     asked = {"group_id": 1, "low": 5_000, "high": 5_100, "lane": 0, "lanes": 1}

@@ -11,7 +11,7 @@ BURST_SECONDS = 2.0  # what a runner may make up for, if it was late
 class Allowance(NamedTuple):
     """How many may be moved now, and what follows if they are."""
 
-    count: int
+    many: int
     rate_at: datetime  # up to when the rate is used up, once they are moved
     again: datetime  # when the next one may be moved
 
@@ -21,9 +21,9 @@ def allowance(rate: float, rate_at: datetime, now: datetime, most: int) -> Allow
 
     >>> from datetime import UTC
     >>> began = datetime(2026, 7, 1, tzinfo=UTC)
-    >>> allowance(50, began, began + timedelta(seconds=1), 1_000).count
+    >>> allowance(50, began, began + timedelta(seconds=1), 1_000).many
     50
-    >>> allowance(50, began, began + timedelta(hours=1), 1_000).count
+    >>> allowance(50, began, began + timedelta(hours=1), 1_000).many
     100
     """
     kept = timedelta(seconds=max(BURST_SECONDS, 1 / rate))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -30,6 +30,7 @@ from penstock.log import (
     deliveries,
     doctor,
     drain,
+    export,
     fingerprints,
     groups,
     horizon,
@@ -37,6 +38,7 @@ from penstock.log import (
     keyed_state,
     kill,
     life,
+    mend,
     newest_events,
     problems,
     prune,
@@ -94,7 +96,7 @@ from penstock.log.readers import Reader
 from penstock.log.repair import Repaired, repair
 from penstock.log.runs import NewRun, RunCounts, RunInfo
 from penstock.log.search import Found
-from penstock.log.selection import Moved, select
+from penstock.log.selection import Filters, Moved, select
 from penstock.log.series import Series
 from penstock.log.sizes import Size
 from penstock.log.standing import BindingEntry, BlockedKey, Lane, OpenLease
@@ -386,25 +388,40 @@ class Log:
         stream: str,
         group: str,
         *,
-        event_ids: Iterable[Any] | None = None,
-        error: str | None = None,
-        type: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        fingerprint: str | None = None,
         all: bool = False,
         dry_run: bool = False,
         by: str | None = None,
+        **filters: Unpack[Filters],
     ) -> Moved:
-        """Take dead letters out of the queue for good; `prune` may remove their events.
+        """Take dead letters out of the queue for good; `prune` may remove their events. Filters as for `redrive`.
 
         They stay DEAD with the reason `purged`. Lists and counts of dead letters leave them out, keys that halted at
         one go on, and only `redrive` by id brings one back.
         """
-        which = select(
-            event_ids=event_ids, error=error, type=type, since=since, until=until, fingerprint=fingerprint
-        ).or_all(all)
-        return purge.purge(self.store, stream, group, which, dry_run=dry_run, by=by)
+        return purge.purge(self.store, stream, group, select(**filters).or_all(all), dry_run=dry_run, by=by)
+
+    def mend(
+        self,
+        stream: str,
+        group: str,
+        event_id: Any,
+        payload: Any,
+        *,
+        into: str | None = None,
+        reason: str | None = None,
+        by: str | None = None,
+    ) -> Appended:
+        """Append a corrected copy of a dead letter's event for this group; the dead letter leaves the queue.
+
+        The copy has the type, key and headers of the old event, names it in its metadata, and goes to the end of its
+        key. The stream's other groups do not receive it; with `into`, another stream, all groups of that one do. The
+        dead letter stays DEAD, hidden, with the reason `mended`. Repeating the call is harmless.
+        """
+        return mend.mend(self.store, stream, group, event_id, payload, into=into, reason=reason, by=by)
+
+    def export(self, stream: str, group: str, **filters: Unpack[Filters]) -> Iterator[dict[str, Any]]:
+        """Return dead letters with payload and error, one document each, in offset order; see `mend`."""
+        return export.export(self.store, stream, group, select(**filters))
 
     def replay(
         self,
@@ -519,12 +536,6 @@ class Log:
         stream: str,
         group: str,
         *,
-        event_ids: Iterable[Any] | None = None,
-        error: str | None = None,
-        fingerprint: str | None = None,
-        type: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
         all: bool = False,
         to: Position | None = None,
         state: str = "keep",
@@ -533,20 +544,20 @@ class Log:
         stop_on_return: int | None = None,
         reason: str | None = None,
         by: str | None = None,
+        **filters: Unpack[Filters],
     ) -> Operation:
         """Describe a "redrive", "replay", "rewind" or "purge" of many; `plan()` it, then `start()` it.
 
-        First `canary` deliveries are moved, and the rest once each of them is PUBLISHED or DEAD, `rate_per_second` at
-        most. The operation stops once `stop_on_return` of those it moved are DEAD again with the error they had (a
-        replay: with any). It survives crashes, moves nothing twice, and keeps the order of keys. A rewind takes `to`
-        and `state` as `rewind` does.
+        Takes the filters of `redrive`, or `all`; a rewind takes `to` and `state` as `rewind` does. First `canary`
+        deliveries are moved, and the rest once each of them is PUBLISHED or DEAD, `rate_per_second` at most. The
+        operation stops once `stop_on_return` of those it moved are DEAD again with the error they had (a replay: with
+        any). It survives crashes, moves nothing twice, and keeps the order of keys.
         """
-        which = select(event_ids=event_ids, error=error, type=type, since=since, until=until, fingerprint=fingerprint)
         order = orders.order(
             kind,
             stream,
             group,
-            which,
+            select(**filters),
             all=all,
             to=to,
             state=state,
@@ -640,8 +651,9 @@ class Log:
         `event_ids` names them.
         """
         which = select(event_ids=event_ids, error=error, type=type, since=since, until=until, fingerprint=fingerprint)
-        page = {"state": state, "after": after, "limit": limit, "hidden": purged}
-        return deliveries.deliveries(self.store, stream, group, which, **page)
+        return deliveries.deliveries(
+            self.store, stream, group, which, state=state, after=after, limit=limit, hidden=purged
+        )
 
     def delivery(self, stream: str, group: str, event_id: Any) -> DeliveryRecord:
         """Return one delivery with its attempt history; the event by its id or its offset."""

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from penstock.core.event import check_text, check_time, parse_event_id
 from penstock.errors import FilterNeeded, InvalidInput
@@ -60,6 +60,17 @@ class Selection:
         if self == Selection() and not all:
             raise FilterNeeded
         return self
+
+
+class Filters(TypedDict, total=False):
+    """How a caller names dead letters; see `select`."""
+
+    event_ids: Iterable[Any] | None
+    error: str | None
+    type: str | None
+    since: datetime | None
+    until: datetime | None
+    fingerprint: str | None
 
 
 def select(

@@ -113,6 +113,4 @@ def check_plan(tx: Transaction, group: Group, order: Order, given: Plan) -> None
     else:
         found = count_published(tx, group, order.which, given.cutoff)
     if found != given.count:
-        raise PlanOutdated(
-            f"The plan found {given.count:,} deliveries, and now there are {found:,}; nothing was started."
-        )
+        raise PlanOutdated(f"The plan found {given.count:,} deliveries, and now there are {found:,}.")

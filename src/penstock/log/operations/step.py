@@ -132,10 +132,10 @@ class _Step:
         most = self.most
         if self.row.rate_per_second is not None:
             allowed = allowance(self.row.rate_per_second, self.row.rate_at or self.now, self.now, most)
-            if not allowed.count:
+            if not allowed.many:
                 self.draft.rate_at = allowed.rate_at
                 return self._wait("The rate is used up.", allowed.again)
-            most = allowed.count
+            most = allowed.many
         done = batches.batch(self.tx, self.row, self.group, self.draft.moved_upto, most, self.now)
         self.draft.moved += done.moved
         self.draft.moved_upto = done.upto

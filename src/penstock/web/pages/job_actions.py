@@ -169,9 +169,7 @@ def _wake(ask: Ask) -> Done:
 def _plan_stop(ask: Ask) -> Plan:
     one = _of(ask)
     if one.state == "lost":
-        return Plan(
-            "It is lost, and cannot hear. Its work is taken back when its leases end.", possible=False
-        )
+        return Plan("It is lost, and cannot hear. Its work is taken back when its leases end.", possible=False)
     return Plan("It stops gracefully within seconds; what it has not begun goes to others.", lines=_where(one))
 
 
@@ -189,7 +187,9 @@ _SUBMIT = (
 )
 
 
-def _action(name: str, title: str, verb: str, done: str, plan: Callable[[Ask], Plan], run: Callable[[Ask], Done]) -> Action:
+def _action(
+    name: str, title: str, verb: str, done: str, plan: Callable[[Ask], Plan], run: Callable[[Ask], Done]
+) -> Action:
     """Return an action on a schedule or, without a stream, on a run, which asks for no reason."""
     of = "log" if name.endswith("-run") else "stream"
     return Action(name, title, verb, done, plan, run, OPERATE, reason="none", of=of, danger=name == "stop-run")

@@ -62,6 +62,7 @@ class Done:
     by: str | None
     count: int | None = None  # deliveries that were moved together
     reason: str | None = None
+    new_event_id: str | None = None  # that took its place, if it was mended
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,17 +205,14 @@ def _done(tx: Transaction, stream: str, lines: Mapping[str, Sequence[Attempt]]) 
     return tuple(Done(group, line.at, line.outcome, line.by, *_audited(noted[group], line)) for line, group in found)
 
 
-def _audited(rows: Sequence[Row], line: Attempt) -> tuple[int | None, str | None]:
+def _audited(rows: Sequence[Row], line: Attempt) -> tuple[Any, ...]:
     """Return how many were moved together, and why, if this is among the newest that was done to the group."""
+    action, until = _BY_PEOPLE[line.outcome], line.at + _NEAR
     for row in reversed(rows):
-        if (
-            row.action == _BY_PEOPLE[line.outcome]
-            and row.by == line.by
-            and line.at <= row.happened_at < line.at + _NEAR
-        ):
-            reason = orjson.loads(row.detail or "{}").get("reason")
-            return row.count, None if reason is None else str(reason)
-    return None, None
+        if row.action == action and row.by == line.by and line.at <= row.happened_at < until:
+            detail = orjson.loads(row.detail or "{}")
+            return row.count, detail.get("reason"), detail.get("new_event_id")
+    return ()
 
 
 def id_time(event_id: uuid.UUID) -> datetime | None:

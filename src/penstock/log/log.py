@@ -89,7 +89,7 @@ from penstock.log.life import Life
 from penstock.log.newest_events import EventPage
 from penstock.log.operations import orders, record
 from penstock.log.operations.operation import Operation
-from penstock.log.operations.record import OperationInfo
+from penstock.log.operations.record import OperationInfo, Returned
 from penstock.log.operations.run import Runner
 from penstock.log.problems import Problem, Survey
 from penstock.log.readers import Reader
@@ -584,6 +584,10 @@ class Log:
     ) -> list[OperationInfo]:
         """Return operations, the newest first; pass the last one's id as `before` for the next page."""
         return record.listed(self.store, state=state, stream=stream, group=group, before=before, limit=limit)
+
+    def operation_back(self, number: int, *, limit: int = 20) -> list[Returned]:
+        """Return some of what an operation has moved and is DEAD again, whatever the error."""
+        return record.came_back(self.store, number, limit)
 
     def run_operations(self, seconds: float = 1.0) -> bool:
         """Run started operations for about so long; engines and `penstock serve` do this by themselves.

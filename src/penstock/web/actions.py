@@ -161,8 +161,8 @@ def joined(values: Iterable[tuple[str, str]]) -> dict[str, str]:
     return found
 
 
-def asked(view: View, action: Action, values: Mapping[str, Any]) -> Ask:
-    """Make a request for an action out of the fields that were sent."""
-    defaults = {one.name: one.value for one in action.fields if one.value}
+def asked(view: View, action: Action, values: Mapping[str, Any], *, fresh: bool = False) -> Ask:
+    """Make a request for an action out of the fields that were sent. A `fresh` one has defaults where none was."""
+    defaults = {one.name: one.value for one in action.fields if fresh and one.value}
     sent = {name: str(value) for name, value in values.items() if value not in (None, "")}
     return Ask(view, action, defaults | sent)

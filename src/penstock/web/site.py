@@ -147,12 +147,12 @@ class _Site:
             raise NotFound(f"There is no action {request.path_params['action'][:60]!r}.")
         posted = request.method == "POST"
         sent: Mapping[str, str] = await form_of(request) if posted else joined(request.query_params.multi_items())
-        ask = asked(view, action, sent)
+        ask = asked(view, action, sent, fresh=not posted)
         ask.check_rights()
         if posted and not ask.text("dry_run"):
             return await run_in_threadpool(self._do, ask)
         if not posted and action.fill is not None:
-            ask = asked(view, action, {**await run_in_threadpool(action.fill, ask), **ask.values})
+            ask = asked(view, action, {**await run_in_threadpool(action.fill, ask), **sent}, fresh=True)
         return HTMLResponse(await run_in_threadpool(self._dialog, ask, None))
 
     async def login(self, request: Request) -> Response:

@@ -4,13 +4,25 @@ from typing import NamedTuple
 
 from penstock.web.actions import Action
 from penstock.web.page import Download, Page
-from penstock.web.pages import event, event_actions, group, job_actions, jobs, overview, stream, system
+from penstock.web.pages import (
+    dead,
+    dead_actions,
+    event,
+    event_actions,
+    group,
+    job_actions,
+    jobs,
+    operations,
+    overview,
+    stream,
+    system,
+)
 
-_MODULES = (overview, stream, group, event, jobs, system)
+_MODULES = (overview, stream, group, dead, operations, event, jobs, system)
 PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
-_ACTING = (overview, stream, group, event_actions, job_actions, system)
+_ACTING = (overview, stream, group, dead_actions, operations, event_actions, job_actions, system)
 ACTIONS: dict[str, Action] = {action.name: action for module in _ACTING for action in module.ACTIONS}
-DOWNLOADS: tuple[Download, ...] = event.DOWNLOADS
+DOWNLOADS: tuple[Download, ...] = (*event.DOWNLOADS, *dead.DOWNLOADS)
 
 
 class Entry(NamedTuple):

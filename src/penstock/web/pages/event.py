@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -17,13 +17,13 @@ from penstock.errors import UnknownEvent
 from penstock.log.audit_pages import page_of
 from penstock.log.deliveries import Attempt
 from penstock.log.life import NOTED, Life, id_time
+from penstock.log.mend import MENDED_FROM
 from penstock.web import timeline
 from penstock.web.page import Download, File, Model, Page, Panel, by_id
 from penstock.web.view import View
 from penstock.web.words import payload, short
 
 ERASED = "penstock-erased"  # in the metadata of an event whose payload was erased
-MENDS = "penstock-mends"  # in the metadata of an event that was appended in the place of a dead letter
 _RUN_LINES = 200  # of attempts, the newest
 
 
@@ -75,7 +75,6 @@ def build(view: View) -> Model:
         "name": name,
         "job": job,
         "result": _result(view, job),
-        "mendable": hasattr(view.log, "mend"),
         "read_at": now,
         "panels": _panels(view, life, job),
     }
@@ -93,7 +92,7 @@ def _result(view: View, job: Job | None) -> str | None:
 
 
 def _mends(event: Event) -> uuid.UUID | None:
-    said = event.metadata.get(MENDS)
+    said = event.metadata.get(MENDED_FROM)
     named = said.get("event_id") if isinstance(said, dict) else said
     try:
         return uuid.UUID(str(named)) if named else None
@@ -107,7 +106,7 @@ def _attempts(life: Life) -> list[tuple[str, Attempt]]:
     return sorted(lines, key=lambda one: one[1].at, reverse=True)[:_RUN_LINES]
 
 
-def _panels(view: View, life: Life, job: Job | None) -> Mapping[str, Panel]:
+def _panels(view: View, life: Life, job: Job | None) -> SimpleNamespace:
     event = life.event
     at = {"stream": event.stream, "offset": event.offset}
     one = f"/v1/streams/{event.stream}/events/{event.event_id}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from datetime import UTC, datetime, timedelta
 
@@ -130,13 +131,22 @@ def _plan_mend(ask: Ask) -> Plan:
     given = ask.values.get("payload", "").encode()
     if given == one.payload:
         return Plan("Change the payload: this is the one that failed.", possible=False)
+    _check_json(given, one.content_type)
     size = f"{len(given):,} bytes instead of {len(one.payload):,}"
     lines = (
         size,
-        "It is appended at the end of the stream, with the type, key and headers of the old one, and names it.",
-        "Every group of the stream gets it; the dead letter stays DEAD, marked as mended.",
+        "It has the type, key and headers of the old one, names it, and goes to the end of its key.",
+        "Other groups of the stream do not get it; the dead letter stays DEAD, marked as mended.",
     )
-    return Plan("A new event with this payload takes the place of the dead letter.", 1, lines=lines, proof="mend")
+    return Plan("A new event with this payload takes the place of the dead letter.", 1, lines=lines)
+
+
+def _check_json(given: bytes, content_type: str) -> None:
+    if "json" in content_type:
+        try:
+            json.loads(given)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"The payload is not JSON: {short(error, 120)}.") from error
 
 
 def _mend(ask: Ask) -> Done:

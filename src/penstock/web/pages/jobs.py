@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, Final
 
 from penstock.core.delivery import State
@@ -69,12 +70,8 @@ def lines_of(view: View, stats: Stats) -> list[TypeLine]:
             key = (name.queue, name.type)
             known = found.get(key, TypeLine(name.type, name.queue))
             waiting = GroupStats(stream.stream, GROUP, stream.events, 0, 0, 0, 0, None, False, None, 0, 0.0)
-            found[key] = TypeLine(*_fields(known.plus(waiting))[:-1], groups=known.groups)
+            found[key] = replace(known.plus(waiting), groups=known.groups)
     return [found[key] for key in sorted(found)]
-
-
-def _fields(line: TypeLine) -> tuple[Any, ...]:
-    return tuple(getattr(line, name) for name in TypeLine.__slots__)
 
 
 def build(view: View) -> Model:
@@ -126,7 +123,7 @@ def _queues(lines: list[TypeLine]) -> list[Mapping[str, Any]]:
     return [{"queue": queue, **found[queue]} for queue in sorted(found)]
 
 
-def _panels(view: View, chosen: Mapping[str, str | None], page: JobPage) -> Mapping[str, Panel]:
+def _panels(view: View, chosen: Mapping[str, str | None], page: JobPage) -> SimpleNamespace:
     offsets = [one.offset for one in page.jobs]
     order = "in the order of their submission" if page.ascending else "newest first"
     return by_id(

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
     *("--disable-sync", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
 )
+_PATIENCE_MS = 20_000
 WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 
 
@@ -60,7 +61,8 @@ class Looker:
     def page(self, **options: Any) -> Page:
         """A new page: `viewport`, `color_scheme`, `base_url` and whatever else Playwright takes."""
         context = self._browser.new_context(**{"viewport": WIDE, **options})
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(_PATIENCE_MS)
+        expect.set_options(timeout=_PATIENCE_MS)
         return self.watched(context.new_page())
 
     def watched(self, page: Page) -> Page:

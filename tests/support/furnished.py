@@ -15,7 +15,7 @@ HOSTILE = '<script>alert("x")</script>'
 STREAM, GROUP = "orders", "fraud"
 
 
-def furnish(log: penstock.Log, events: int = 400) -> dict[str, Any]:
+def furnish(log: penstock.Log, events: int = 200) -> dict[str, Any]:
     """Fill a log; everything is done through it, but for the numbers of the last hours."""
     chance = random.Random(7)
     retry = Retry(max_attempts=3, base_seconds=600, jitter=0)
@@ -39,7 +39,7 @@ def furnish(log: penstock.Log, events: int = 400) -> dict[str, Any]:
     log.append_many(
         "payments", [{"payload": {"n": n}, "type": "payment.taken", "ordering_key": f"p-{n}"} for n in range(60)]
     )
-    _work(log, STREAM, "lake", 350)
+    _work(log, STREAM, "lake", 150)
     _work(log, "payments", "ledger", 60)
     _fail(log)
     log.claim(STREAM, "lake", limit=20, claimed_by="w-7 exec-2")

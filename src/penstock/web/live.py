@@ -42,6 +42,11 @@ class Live:
         self.looks = 0  # at the database
 
     @property
+    def number(self) -> int:
+        """The number of the last change that was seen."""
+        return self._number
+
+    @property
     def listeners(self) -> int:
         """How many streams are open."""
         return len(self._listeners)
@@ -116,7 +121,7 @@ def stream(
     seconds: float = LIFE_SECONDS,
 ) -> StreamingResponse:
     """Answer with server-sent events: `data` is the names of topics. It ends after a while, and when rights end."""
-    sent = request.headers.get("last-event-id", "")
+    sent = request.headers.get("last-event-id") or request.query_params.get("after", "")
     after = int(sent) if sent.isascii() and sent.isdecimal() and len(sent) < 16 else None
 
     async def events() -> AsyncIterator[str]:

@@ -238,7 +238,7 @@ class _Site:
         done = None if did is None else did.done.format(n=f"{int(n):,}" if n.isdecimal() and len(n) < 19 else "")
         now = datetime.now(UTC)
         frame = {"root": view.root, "nav": MENU, "windows": WINDOWS, "signed_in": self._sign_in is not None}
-        return {"view": view, "now": now, "done": done, **frame}
+        return {"view": view, "now": now, "done": done, "seen": self.live.number, **frame}
 
     def _plain(self, request: Request, template: str, **given: Any) -> str:
         root = str(request.scope.get("root_path", "")).rstrip("/")

@@ -11,6 +11,7 @@
   const topics = new Set((body.dataset.topics || "").split(" ").filter(Boolean));
   const name = "penstock-live:" + location.host + root;
   const LEAST = 1000, POLL = 5000;
+  let seen = Number(body.dataset.seen || 0); // the number of the last change that this page knows of
   let state = "", due = false, last = 0, timer = 0, polling = 0, asking = false;
 
   function show(next) {
@@ -79,8 +80,10 @@
   }
 
   // --- what has changed ---
-  function hear(text) {
+  function hear(text, id) {
     const said = text.split(" ").filter(Boolean);
+    if (!said.length && id !== seen) refresh(); // joined late
+    seen = id;
     if (said.some((one) => topics.has(one)) || (topics.size && said.includes("beat"))) refresh();
   }
   function poll(on) {
@@ -90,21 +93,22 @@
 
   const channel = "BroadcastChannel" in window ? new BroadcastChannel(name) : null;
   if (channel) channel.onmessage = (event) => {
-    if (event.data.topics !== undefined) { poll(false); show("live"); hear(event.data.topics); }
+    if (event.data.topics !== undefined) { poll(false); show("live"); hear(event.data.topics, event.data.id); }
     if (event.data.lost) poll(true);
-    if (event.data.who && source) channel.postMessage({ topics: "" });
+    if (event.data.who && source) channel.postMessage({ topics: "", id: seen });
   };
   let source = null;
   function lead() {
     return new Promise(() => {
       let failures = 0;
       const open = () => {
-        source = new EventSource(root + "/-/events");
+        source = new EventSource(root + "/-/events?after=" + seen);
         source.onmessage = (event) => {
           failures = 0;
           poll(false); show("live");
-          if (channel) channel.postMessage({ topics: event.data });
-          hear(event.data);
+          const id = Number(event.lastEventId);
+          if (channel) channel.postMessage({ topics: event.data, id: id });
+          hear(event.data, id);
         };
         source.onerror = () => {
           if (source.readyState === EventSource.CLOSED) setTimeout(open, Math.min(30000, 1000 * 2 ** failures));

@@ -29,6 +29,8 @@ FAMILIES = (
     "ingest",
     "serve",
     "operate",
+    "operations",
+    "dead_letters",
     "readers",
     "doctor",
     "conformance",

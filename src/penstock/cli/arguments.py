@@ -29,6 +29,9 @@ Type = Annotated[str | None, typer.Option("--type", help="Only events of this ty
 Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help=f"Created at or after: {TIME_HELP}.")]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created before.")]
 Error = Annotated[str | None, typer.Option("--error", help="Only with this error code, or this text in the error.")]
+Kind = Annotated[
+    str | None, typer.Option("--fingerprint", metavar="F", help="Only this kind of error; `none`: those without one.")
+]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=MOST, help="How many at most.")]
 After = Annotated[
     int, typer.Option("--after", metavar="OFFSET", min=0, max=LARGEST, help="Only above this offset: the next page.")

@@ -77,6 +77,20 @@ token = typer.Typer(
     name="token", cls=help.Group, help="Create, list or revoke tokens of the HTTP service.", rich_markup_mode=None
 )
 root.add_typer(token, rich_help_panel=OPERATE, epilog="Example: penstock token create billing --scope read")
+operation = typer.Typer(
+    name="operation",
+    cls=help.Group,
+    help="Watch, run, pause, resume or abort what moves many deliveries.",
+    rich_markup_mode=None,
+)
+root.add_typer(operation, rich_help_panel=OPERATE, epilog="Example: penstock operation list")
+fingerprint = typer.Typer(
+    name="fingerprint",
+    cls=help.Group,
+    help="Dead letters by kind of error, and notes on each kind.",
+    rich_markup_mode=None,
+)
+root.add_typer(fingerprint, rich_help_panel=OPERATE, epilog="Example: penstock fingerprint list orders fraud")
 imports = typer.Typer(
     name="import",
     cls=help.Group,
@@ -91,6 +105,8 @@ root.add_typer(imports, rich_help_panel=WRITE, epilog="Example: penstock import 
 @schedule.callback(invoke_without_command=True)
 @job_type.callback(invoke_without_command=True)
 @token.callback(invoke_without_command=True)
+@operation.callback(invoke_without_command=True)
+@fingerprint.callback(invoke_without_command=True)
 @imports.callback(invoke_without_command=True)
 def start(
     ctx: typer.Context,

@@ -1,4 +1,4 @@
-"""What operators do to single deliveries: redrive, replay, kill, reschedule, skip; and reap."""
+"""What operators do to deliveries: redrive, replay, purge, kill, reschedule, skip; and reap."""
 
 from __future__ import annotations
 
@@ -10,9 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import near
-from penstock.cli.arguments import LARGEST, By, DryRun, Error, Group, Ids, Since, Stream, Type, Until, Yes, parse_event
+from penstock.cli.arguments import (
+    LARGEST,
+    By,
+    DryRun,
+    Error,
+    Group,
+    Ids,
+    Kind,
+    Since,
+    Stream,
+    Type,
+    Until,
+    Yes,
+    parse_event,
+)
 from penstock.cli.command import OPERATE, command, root
 from penstock.cli.failures import Usage
+from penstock.cli.operations import Canary, Care, Detach, Rate, StopOnReturn, Why, move_many
 from penstock.cli.session import Session
 from penstock.cli.times import TIME_HELP, parse_optional, parse_time
 from penstock.core.event import check_key
@@ -34,17 +49,50 @@ def redrive(
     group: Group,
     ids: Ids = None,
     error: Error = None,
+    kind: Kind = None,
     event_type: Type = None,
     since: Since = None,
     until: Until = None,
     everything: Everything = False,
+    canary: Canary = None,
+    rate: Rate = None,
+    stop_on_return: StopOnReturn = None,
+    detach: Detach = False,
+    reason: Why = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     by: By = None,
 ) -> None:
     """Give dead letters another life: DEAD → PENDING, with a fresh budget of attempts."""
-    which = _filter(ids, event_type, since, until, error)
-    _move(session, "redrive", stream, group, which, everything=everything, dry_run=dry_run, yes=yes, by=by)
+    which = filter_of(ids, event_type, since, until, error, kind)
+    care = Care(canary, rate, stop_on_return, detach, reason)
+    _move(session, "redrive", stream, group, which, care, everything=everything, dry_run=dry_run, yes=yes, by=by)
+
+
+@command(root, "purge", panel=OPERATE, example="penstock purge orders fraud --error KeyError --yes")
+def purge(
+    session: Session,
+    *,
+    stream: Stream,
+    group: Group,
+    everything: Everything = False,
+    ids: Ids = None,
+    error: Error = None,
+    kind: Kind = None,
+    event_type: Type = None,
+    since: Since = None,
+    until: Until = None,
+    rate: Rate = None,
+    detach: Detach = False,
+    reason: Why = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    by: By = None,
+) -> None:
+    """Take dead letters out of the queue for good. They stay DEAD, hidden, until prune removes their events."""
+    which = filter_of(ids, event_type, since, until, error, kind)
+    care = Care(rate=rate, detach=detach, reason=reason)
+    _move(session, "purge", stream, group, which, care, everything=everything, dry_run=dry_run, yes=yes, by=by)
 
 
 @command(root, "replay", panel=OPERATE, example="penstock replay orders fraud --since -1h --dry-run")
@@ -59,23 +107,36 @@ def replay(
     until: Until = None,
     everything: Everything = False,
     dry_run: DryRun = False,
+    canary: Canary = None,
+    rate: Rate = None,
+    stop_on_return: StopOnReturn = None,
+    detach: Detach = False,
+    reason: Why = None,
     yes: Yes = False,
     by: By = None,
 ) -> None:
     """Deliver again what was finished: PUBLISHED → PENDING."""
-    which = _filter(ids, event_type, since, until)
-    _move(session, "replay", stream, group, which, everything=everything, dry_run=dry_run, yes=yes, by=by)
+    which = filter_of(ids, event_type, since, until)
+    care = Care(canary, rate, stop_on_return, detach, reason)
+    _move(session, "replay", stream, group, which, care, everything=everything, dry_run=dry_run, yes=yes, by=by)
 
 
-def _filter(
-    ids: Sequence[str] | None, event_type: str | None, since: str | None, until: str | None, error: str | None = None
+def filter_of(
+    ids: Sequence[str] | None,
+    event_type: str | None,
+    since: str | None,
+    until: str | None,
+    error: str | None = None,
+    kind: str | None = None,
 ) -> dict[str, Any]:
+    """The filters that were given."""
     given = {
         "event_ids": [parse_event(one) for one in ids] if ids else None,
         "type": event_type,
         "since": parse_optional(since, "--since"),
         "until": parse_optional(until, "--until"),
         "error": error,
+        "fingerprint": kind,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -86,6 +147,7 @@ def _move(
     stream: str,
     group: str,
     which: dict[str, Any],
+    care: Care,
     *,
     everything: bool,
     dry_run: bool,
@@ -98,9 +160,13 @@ def _move(
         raise Usage("--all stands for every delivery: name it without a filter.")
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:
-        act = log.redrive if verb == "redrive" else log.replay
+        act = {"redrive": log.redrive, "replay": log.replay, "purge": log.purge}[verb]
         if "event_ids" in which:
-            which["event_ids"] = _ids(log, stream, which["event_ids"])
+            which["event_ids"] = chosen_ids(log, stream, which["event_ids"])
+        if care.wanted:
+            which["all"] = everything
+            move_many(session, log, verb, (stream, group), which, care, dry_run=dry_run, yes=yes, by=by)
+            return
 
         def question() -> str:
             count = act(stream, group, all=everything, dry_run=True, **which).count
@@ -108,7 +174,8 @@ def _move(
 
         session.confirm(yes or dry_run, question)
         moved = act(stream, group, all=everything, dry_run=dry_run, by=by, **which)
-    _answer(session, stream, group, moved.count, f"PENDING by {verb}", dry_run=dry_run)
+    became = "purged" if verb == "purge" else f"PENDING by {verb}"
+    _answer(session, stream, group, moved.count, became, dry_run=dry_run)
 
 
 @command(root, "kill", panel=OPERATE, example="penstock kill orders fraud --id 42 --reason 'fraudster' --yes")
@@ -124,10 +191,10 @@ def kill(
     by: By = None,
 ) -> None:
     """Give up deliveries that wait: they are claimed and then DEAD. What is being worked on is refused."""
-    named = _named(ids)
+    named = parsed_ids(ids)
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:
-        chosen = _ids(log, stream, named)
+        chosen = chosen_ids(log, stream, named)
         session.confirm(yes or dry_run, lambda: f"Kill {len(chosen):,} deliveries of {group} on {stream}?")
         count = log.kill(stream, group, event_ids=chosen, reason=reason, dry_run=dry_run, by=by).count
     _answer(session, stream, group, count, "DEAD", dry_run=dry_run)
@@ -145,10 +212,10 @@ def cancel_events(
     by: str | None,
 ) -> None:
     """Cancel deliveries; `penstock cancel` cancels jobs, too."""
-    named = _named(ids)
+    named = parsed_ids(ids)
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:
-        chosen = _ids(log, stream, named)
+        chosen = chosen_ids(log, stream, named)
         session.confirm(yes or dry_run, lambda: f"Cancel {len(chosen):,} deliveries of {group} on {stream}?")
         done = log.cancel(stream, group, event_ids=chosen, reason=reason, dry_run=dry_run, by=by)
     what = f"cancelled ({done.running:,} of them run, and are told with the next heartbeat)" if done.running else "DEAD"
@@ -160,9 +227,9 @@ def reschedule(
     session: Session, *, stream: Stream, group: Group, at: At, ids: Ids = None, dry_run: DryRun = False, by: By = None
 ) -> None:
     """Move the time at which waiting deliveries become due."""
-    named, due = _named(ids), parse_time(at, "--at")
+    named, due = parsed_ids(ids), parse_time(at, "--at")
     with session.open() as log:
-        chosen = _ids(log, stream, named)
+        chosen = chosen_ids(log, stream, named)
         count = log.reschedule(stream, group, event_ids=chosen, available_at=due, dry_run=dry_run, by=by).count
     _answer(session, stream, group, count, f"due at {due.isoformat()}", dry_run=dry_run, available_at=due)
 
@@ -226,13 +293,14 @@ def prune(
     session.answer({"stream": stream, "count": count}, lambda: f"{removed}. {meant}" if meant else removed)
 
 
-def _named(ids: Sequence[str] | None) -> list[uuid.UUID | int]:
+def parsed_ids(ids: Sequence[str] | None) -> list[uuid.UUID | int]:
+    """The events that were named with --id; there must be some."""
     if not ids:
         raise MissingField("Name the deliveries with --id.")
     return [parse_event(one) for one in ids]
 
 
-def _ids(log: Log, stream: str, named: Sequence[uuid.UUID | int]) -> list[uuid.UUID]:
+def chosen_ids(log: Log, stream: str, named: Sequence[uuid.UUID | int]) -> list[uuid.UUID]:
     """The ids of events that were named by id or by offset, each once."""
     found = (log.event(stream, one).event_id if isinstance(one, int) else one for one in named)
     return list(dict.fromkeys(found))

@@ -152,7 +152,7 @@ class _Site:
         if posted and not ask.text("dry_run"):
             return await run_in_threadpool(self._do, ask)
         if not posted and action.fill is not None:
-            ask = asked(view, action, {**await run_in_threadpool(action.fill, ask), **sent}, fresh=True)
+            ask = asked(view, action, {**await run_in_threadpool(action.fill, ask), **ask.values}, fresh=True)
         return HTMLResponse(await run_in_threadpool(self._dialog, ask, None))
 
     async def login(self, request: Request) -> Response:

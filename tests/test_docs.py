@@ -143,6 +143,34 @@ def test_every_limit_is_documented() -> None:
     assert missing(names, reference("limits")) == []
 
 
+VOCABULARY = (
+    *(
+        "stream",
+        "event",
+        "offset",
+        "horizon",
+        "group",
+        "binding",
+        "delivery",
+        "claim",
+        "lease",
+        "token",
+        "lane",
+        "attempt",
+    ),
+    *("failure", "settle", "release", "reap", "suspect", "dead letter", "redrive", "replay", "rewind", "handler"),
+    *("publisher", "pipeline", "job"),
+)
+
+
+@pytest.mark.shows("O09")
+def test_the_glossary_has_every_word_of_the_vocabulary_in_order() -> None:
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    words = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)[1:]
+    assert sorted({*VOCABULARY} - {*words}) == []
+    assert words == sorted(words, key=str.lower) and len(words) == len({*words})
+
+
 # --- links and words --------------------------------------------------------------------------------------------------
 
 
@@ -178,6 +206,15 @@ def test_every_page_can_be_reached_from_the_index() -> None:
             (page.parent / link.partition("#")[0]).resolve() for link in links if not re.match(r"[a-z]+:|#", link)
         ]
     assert [name_of(page) for page in PAGES if page not in seen and page.is_relative_to(DOCS)] == []
+
+
+def test_drawings_are_those_of_the_script() -> None:
+    from tools.draw_diagrams import DRAWINGS
+
+    for name, draw in DRAWINGS.items():
+        assert (DOCS / "images" / name).read_text(encoding="utf-8") == str(draw()), (
+            f"{name}: run `python tools/draw_diagrams.py`"
+        )
 
 
 def test_pictures_are_well_formed() -> None:

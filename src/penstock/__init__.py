@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.errors import (
         AppendOnly,
         AppNotFound,
+        ArchiveDamaged,
+        ArchiveUnavailable,
         BindingChanged,
         ClaimLost,
         CommitUnknown,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         LeaseLost,
         MissingField,
         NaiveDatetime,
+        NotArchived,
         NotInLease,
         OnStandby,
         OrderedGroup,
@@ -77,6 +80,7 @@ if TYPE_CHECKING:
     from penstock.log.lease import Lease
     from penstock.log.log import Log, Moved
     from penstock.log.open import open_log as open  # the name users type
+    from penstock.telemetry.settings import Telemetry
 
 __all__ = [
     "App",
@@ -84,6 +88,8 @@ __all__ = [
     "AppendOnly",
     "Appended",
     "AppendedMany",
+    "ArchiveDamaged",
+    "ArchiveUnavailable",
     "BatchContext",
     "BindingChanged",
     "Cancelled",
@@ -118,6 +124,7 @@ __all__ = [
     "MissingField",
     "Moved",
     "NaiveDatetime",
+    "NotArchived",
     "NotInLease",
     "OnStandby",
     "OrderedGroup",
@@ -141,6 +148,7 @@ __all__ = [
     "StateNeedsKey",
     "StoreBusy",
     "StoreUnavailable",
+    "Telemetry",
     "TooLarge",
     "UnattributedEffect",
     "Unavailable",
@@ -175,6 +183,7 @@ _MODULES = {
     "RetryLater": "penstock.core.signals",
     "Settled": "penstock.core.lease",
     "State": "penstock.core.delivery",
+    "Telemetry": "penstock.telemetry.settings",
     "Unavailable": "penstock.core.signals",
     "WithTtl": "penstock.log.keyed_state",
     "event_id": "penstock.core.event",

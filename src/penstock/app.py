@@ -17,6 +17,7 @@ from penstock.errors import InvalidInput, UnknownGroup
 from penstock.launch import Launch, Submit, ingest_only, launch, run_locally
 from penstock.log.log import Log
 from penstock.log.open import open_log
+from penstock.telemetry.settings import Telemetry
 
 S = TypeVar("S", bound=Served)
 
@@ -30,9 +31,10 @@ class App(Declarations):
     ...     print(event.json())
     """
 
-    def __init__(self, url: str | None = None, *, name: str = "app") -> None:
+    def __init__(self, url: str | None = None, *, name: str = "app", telemetry: Telemetry | None = None) -> None:
         super().__init__(name)
         self.url = url  # None: $PENSTOCK_URL, else sqlite:///penstock.db
+        self.telemetry = telemetry or Telemetry()
 
     def open(self) -> Log:
         """Open the app's log; the caller closes it."""
@@ -80,7 +82,8 @@ class App(Declarations):
         jobs = self.chosen_jobs(types, concurrency)
         if not jobs:
             raise InvalidInput(f"The app {self.name!r} declares no jobs.")
-        return run_locally(self, [], jobs, Launch("local", until_drained, processes), concurrency)
+        with self.telemetry.running():
+            return run_locally(self, [], jobs, Launch("local", until_drained, processes), concurrency)
 
     def run_ingests(self, *, until_drained: bool = False, master: str | None = None) -> Outcome:
         """Ingest from all sources until Ctrl-C or SIGTERM, or, with `until_drained`, until they have nothing more.
@@ -88,7 +91,8 @@ class App(Declarations):
         Files are read by Spark: by the active session, else by a new one for `master`.
         """
         check_not_loading()
-        return ingest_only(self, until_drained, master)
+        with self.telemetry.running():
+            return ingest_only(self, until_drained, master)
 
     def _check_groups(self, groups: Sequence[str] | None) -> None:
         known = self.groups
@@ -125,4 +129,5 @@ class App(Declarations):
         """
         check_not_loading()
         how = Launch(engine, until_drained, processes, spark, Submit(master, conf or {}, py_files, archives, files))
-        return launch(self, how, groups)
+        with self.telemetry.running():
+            return launch(self, how, groups)

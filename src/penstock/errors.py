@@ -462,7 +462,28 @@ class Pruned(PenstockError):
     """The target was pruned: those events no longer exist."""
 
     code = "pruned"
-    hint = "Rewind to a later position, or replay from the archive."
+    hint = "Rewind to a later position, or `penstock restore` the events first if they are archived."
+
+
+class NotArchived(PenstockError):
+    """No archive of the stream holds these events."""
+
+    code = "not_archived"
+    hint = "`penstock archives` lists what is archived, and where."
+
+
+class ArchiveUnavailable(PenstockError):
+    """The place of an archive cannot be read or written; nothing was changed."""
+
+    code = "archive_unavailable"
+    hint = "Check the path and the rights; S3 takes its credentials from the environment. The same command goes on."
+
+
+class ArchiveDamaged(PenstockError):
+    """A file of an archive is missing, or is not the one that was archived."""
+
+    code = "archive_damaged"
+    hint = 'Bring the file back from a backup; `option("archive", "no")` reads without archives.'
 
 
 class PositionLost(PenstockError):

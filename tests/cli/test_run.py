@@ -162,7 +162,7 @@ def test_its_life_as_json_lines(shop: Shop, processes: int) -> None:
     warnings = [one["message"] for one in between if one["level"] == "warning"]
     assert any("ValueError: no country" in one for one in warnings)
     (died,) = [one for one in between if one["event"] == "processes_died"]
-    assert (died["group"], died["count"]) == ("orders/fraud", 1)
+    assert (died["stream"], died["group"], died["count"]) == ("orders", "fraud", 1)
 
 
 @pytest.mark.parametrize("log_url", ["sqlite"], indirect=True)

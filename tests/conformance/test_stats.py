@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -14,25 +13,10 @@ import pytest
 import penstock
 from penstock.log import tally
 from penstock.testing import VirtualClock
-from tests.support.log_steps import append_orders, claim_and_settle_all
+from tests.support.log_steps import append_orders, claim_and_settle_all, statements
 from tests.support.logs import MakeLog
 from tests.support.raw_sql import raw
 from tests.support.true_stats import check_stats
-
-
-@contextmanager
-def statements(log: penstock.Log) -> Iterator[Counter[str]]:
-    """Count every block that runs."""
-    ran: Counter[str] = Counter()
-
-    def hook(when: str, block: str) -> None:
-        ran[block] += when == "before"
-
-    log.store.hook = hook
-    try:
-        yield ran
-    finally:
-        log.store.hook = None
 
 
 @pytest.mark.shows("K33")

@@ -30,8 +30,7 @@ def test_every_route_has_words_an_example_a_scope_and_its_codes() -> None:
         for method, one in methods.items():
             assert method in METHODS and one["description"] and one["summary"], path
             done = next(answer for status, answer in one["responses"].items() if status.startswith("2"))
-            content = done.get("content", {})
-            shown = content.get("application/json", content.get("text/event-stream", {}))
+            shown = next(iter(done.get("content", {}).values()), {})
             assert "204" in one["responses"] or (shown["example"] and shown["schema"]), path
             for status, answer in one["responses"].items():
                 if status.startswith("2"):

@@ -6,7 +6,7 @@ import asyncio
 import re
 import threading
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -273,6 +273,28 @@ def test_order_by_key_and_state_are_kept_over_http(service: Service) -> None:
 
 
 @pytest.mark.shows("J11")
+@pytest.mark.shows("O10")
+def test_numbers_over_time_are_the_same_over_http(service: Service) -> None:
+    log = service.log
+    log.create_group("orders", "fraud")
+    log.append_many("orders", [{"payload": n, "type": "t"} for n in range(5)])
+    log.record_metrics()
+    lease = log.claim("orders", "fraud", claimed_by="w", limit=3)
+    assert lease is not None
+    lease.settle()
+    now = datetime.now(UTC)
+    window = {"since": now - timedelta(hours=2), "until": now - timedelta(minutes=30), "step_seconds": 300}
+    with Client(service.url, token=service.token()) as client:
+        for group in ("fraud", None):
+            assert client.series("orders", group, **window) == log.series("orders", group, **window)
+        newest = client.series("orders", "fraud", until=now + timedelta(seconds=30)).points
+        assert sum(one.published or 0 for one in newest) == 3
+        with pytest.raises(penstock.InvalidInput):
+            client.series("orders", step_seconds=61)
+        with pytest.raises(penstock.UnknownGroup):
+            client.series("orders", "nobody")
+
+
 def test_the_async_client_has_the_same_verbs(service: Service) -> None:
     verbs = {name for name in dir(Client) if not name.startswith("_")}
     assert verbs == {name for name in dir(AsyncClient) if not name.startswith("_")}

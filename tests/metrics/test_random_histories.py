@@ -1,10 +1,11 @@
-"""Random histories: whatever happens, and whenever somebody records, flows are what the leases did, minute by minute."""
+"""Random histories: whatever happens, and whenever somebody records, flows are what the leases did."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -86,10 +87,8 @@ class History:
     def release(self) -> None:
         if self.held:
             lease = self.held.pop()
-            try:
+            with suppress(LeaseLost):
                 self.settled["released"] += lease.release().released
-            except LeaseLost:
-                pass
 
     def wait(self) -> None:
         self.clock.advance(self.random.choice((1, 7, 30, 59.999999, 60, 61, 200, 4000)))
@@ -103,19 +102,15 @@ class History:
 
     def rewind(self) -> None:
         back = timedelta(seconds=self.random.choice((60, 5000)))
-        try:
+        with suppress(Pruned, InFlight):
             self.log.rewind(STREAM, self.random.choice(GROUPS), to=self.clock.now() - back)
-        except (Pruned, InFlight):
-            pass
 
     def redrive(self) -> None:
         self.log.redrive(STREAM, self.random.choice(GROUPS), all=True, by="me")
 
     def double(self) -> None:
-        try:
+        with suppress(InFlight):
             self.log.double_lanes(STREAM, "ordered")
-        except InFlight:
-            pass
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
@@ -123,8 +118,8 @@ class History:
         """Look at every lease that has ended since the last look."""
         with raw(self.log.store.url) as sql:
             rows = sql(
-                "select l.id, g.group_name, l.ended_at, l.published, l.failed, l.dead, l.released from penstock.leases l"
-                " join penstock.groups g on g.group_id = l.group_id where l.outcome is not null"
+                "select l.id, g.group_name, l.ended_at, l.published, l.failed, l.dead, l.released"
+                " from penstock.leases l join penstock.groups g on g.group_id = l.group_id where l.outcome is not null"
             )
         for number, group, ended_at, *counts in rows:
             if number not in self.seen:

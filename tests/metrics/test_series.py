@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -333,7 +333,10 @@ REFUSED: list[Refused] = [
     (lambda now: {"since": now, "until": now - timedelta(hours=1)}, "past"),
     (lambda now: {"since": now - timedelta(hours=1), "until": now - timedelta(hours=2)}, "after since"),
     (lambda now: {"since": now - timedelta(days=401)}, "400 days"),
+    (lambda now: {"until": datetime.min.replace(tzinfo=UTC)}, "until lies more than 400 days"),
+    (lambda now: {"since": datetime.max.replace(tzinfo=UTC), "until": datetime.max.replace(tzinfo=UTC)}, "past"),
     (lambda now: {"step_seconds": 90}, "multiple of 60"),
+    (lambda now: {"step_seconds": 10**30}, "at least 60"),
     (lambda now: {"step_seconds": 30}, "at least 60"),
     (lambda now: {"step_seconds": True}, "at least 60"),
     (lambda now: {"step_seconds": "60"}, "at least 60"),
@@ -354,6 +357,8 @@ def test_windows_that_cannot_be_are_refused(tmp_path: Any, which: int) -> None:
         log.create_group("orders", "g")
         with pytest.raises(InvalidInput, match=words):
             log.series("orders", "g", **arguments(clock.now()))
+        with pytest.raises(InvalidInput):
+            log.sparklines(since=datetime.min.replace(tzinfo=UTC))
 
 
 def test_a_series_without_arguments_is_the_last_hour(orders: penstock.Log, clock: VirtualClock) -> None:

@@ -9,17 +9,30 @@ from urllib.parse import urlsplit
 _number = itertools.count()
 
 
-def connect(url: str) -> tuple[Any, Any]:
-    """A connection with its own alias, and `transaction.atomic`."""
+def configure() -> None:
+    """Settings for a project without anything of its own."""
     import django
     from django.conf import settings
-    from django.db import connections, transaction
 
     if not settings.configured:
         settings.configure(
-            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}, USE_TZ=True
+            DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+            USE_TZ=True,
+            ALLOWED_HOSTS=["*"],
+            SECRET_KEY="for tests",
+            ROOT_URLCONF=__name__,
         )
         django.setup()
+
+
+urlpatterns: list[Any] = []  # the project has no pages
+
+
+def connect(url: str) -> tuple[Any, Any]:
+    """A connection with its own alias, and `transaction.atomic`."""
+    from django.db import connections, transaction
+
+    configure()
     alias = f"penstock{next(_number)}"
     parts = urlsplit(url)
     if parts.scheme == "sqlite":

@@ -62,6 +62,7 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
     return [
         Sample("GET", "/healthz", None, "/healthz"),
         Sample("GET", "/readyz", None, "/readyz"),
+        Sample("GET", "/metrics", "read", "/metrics", filtered=True),
         Sample("GET", "/v1/streams", "read", "/v1/streams", filtered=True),
         Sample("GET", "/v1/stats", "read", "/v1/stats", filtered=True),
         Sample("GET", "/v1/runs", "read", "/v1/runs", everywhere=True),
@@ -69,6 +70,8 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
         Sample("GET", events + "/{event_id}", "read", f"/v1/streams/{STREAM}/events/{facts['dead']}"),
         Sample("GET", events + "/{event_id}/life", "read", f"/v1/streams/{STREAM}/events/{facts['dead']}/life"),
         Sample("GET", groups, "read", f"/v1/streams/{STREAM}/groups"),
+        Sample("GET", "/v1/streams/{stream}/series", "read", f"/v1/streams/{STREAM}/series?step_seconds=120"),
+        Sample("GET", one + "/series", "read", f"{group}/series"),
         Sample("GET", one + "/deliveries", "read", f"{group}/deliveries?state=DEAD"),
         Sample("GET", one + "/deliveries/{event_id}", "read", f"{group}/deliveries/{facts['dead']}"),
         Sample(
@@ -87,6 +90,8 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
         Sample("GET", "/v1/jobs", "read", "/v1/jobs", filtered=True),
         Sample("GET", jobs, "read", f"/v1/jobs/{job.id}"),
         Sample("GET", "/v1/schedules", "read", "/v1/schedules", filtered=True),
+        Sample("GET", "/v1/archives", "read", "/v1/archives", filtered=True),
+        Sample("GET", "/v1/streams/{stream}/retention", "read", f"/v1/streams/{STREAM}/retention"),
         Sample("POST", events, "append", f"/v1/streams/{STREAM}/events", {"payload": 1, "type": "t"}),
         Sample("POST", "/v1/leases/{lease_id}/extend", "work", f"/v1/leases/{lease.id}/extend", held),
         Sample("POST", "/v1/heartbeats", "work", "/v1/heartbeats", {"leases": [held]}),
@@ -148,6 +153,8 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
             "POST", "/v1/schedules", "admin", "/v1/schedules", {"name": "daily", "cron": "0 4 * * *", "type": "mail"}
         ),
         Sample("DELETE", "/v1/schedules/{name}", "admin", nightly),
+        Sample("POST", "/v1/streams/{stream}/retention", "admin", f"/v1/streams/{STREAM}/retention", {"keep": 86_400}),
+        Sample("POST", "/v1/events/{event_id}/erase", "admin", f"/v1/events/{facts['dead']}/erase", {"reason": "gdpr"}),
         Sample("POST", one + "/bind", "admin", f"{group}/bind", {"types": ["order.*"]}),
         Sample("POST", groups, "admin", f"/v1/streams/{STREAM}/groups", {"group": "third"}),
         Sample("DELETE", one, "admin", f"/v1/streams/{STREAM}/groups/other"),

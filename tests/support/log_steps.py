@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import penstock
@@ -54,3 +57,18 @@ def count_by_state(log: penstock.Log, stream: str = "orders", group: str = "g") 
 def count_published(log: penstock.Log, group: str = "g") -> int:
     """How many events of `orders` the group has published."""
     return sum(one.published for one in log.stats().groups if (one.stream, one.group) == ("orders", group))
+
+
+@contextmanager
+def statements(log: penstock.Log) -> Iterator[Counter[str]]:
+    """Count every block that runs."""
+    ran: Counter[str] = Counter()
+
+    def hook(when: str, block: str) -> None:
+        ran[block] += when == "before"
+
+    log.store.hook = hook
+    try:
+        yield ran
+    finally:
+        log.store.hook = None

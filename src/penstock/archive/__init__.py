@@ -1,1 +1,1 @@
-"""The archive: events of a stream as Parquet files, with a manifest."""
+"""Archives: Spark copies events of the log into Parquet files."""

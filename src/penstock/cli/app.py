@@ -20,6 +20,7 @@ FAMILIES = (
     "append",
     "imports",
     "inspect",
+    "top.command",
     "groups",
     "run",
     "runs",
@@ -31,9 +32,12 @@ FAMILIES = (
     "operate",
     "operations",
     "dead_letters",
+    "retention",
+    "archives",
     "readers",
     "doctor",
     "conformance",
+    "bench",
 )
 for _family in FAMILIES:
     importlib.import_module(f"penstock.cli.{_family}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,9 @@ from penstock.cli.completion import groups, streams
 from penstock.cli.times import TIME_HELP, parse_offset
 from penstock.core.event import parse_event_id
 from penstock.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from penstock.telemetry.settings import Telemetry
 
 MOST = 100_000  # rows in one answer
 LARGEST = 2**63 - 1
@@ -48,6 +52,25 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", show_defau
 By = Annotated[
     str | None, typer.Option("--by", metavar="NAME", help="Who does this, for the audit; else the user's name.")
 ]
+
+Traces = Annotated[bool, typer.Option("--traces", help="Send traces, as the variables OTEL_* say.", show_default=False)]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option("--metrics-port", metavar="N", min=0, max=65535, help="Serve metrics for Prometheus; 0: any port."),
+]
+MetricsHost = Annotated[
+    str | None,
+    typer.Option("--metrics-host", metavar="ADDRESS", help="Where to serve them; else on a loopback address."),
+]
+
+
+def telemetry(known: Telemetry, traces: bool, port: int | None, host: str | None) -> Telemetry:
+    """What an app says of its telemetry, with what the command says on top."""
+    changed = replace(known, traces=traces or known.traces)
+    changed = changed if port is None else replace(changed, metrics_port=port)
+    if host is not None and changed.metrics_port is None:
+        raise InvalidInput("--metrics-host needs --metrics-port.")
+    return changed if host is None else replace(changed, metrics_host=host)
 
 
 def parse_headers(pairs: Sequence[str] | None) -> dict[str, str] | None:

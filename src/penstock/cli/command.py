@@ -73,6 +73,13 @@ job_type = typer.Typer(
     rich_markup_mode=None,
 )
 root.add_typer(job_type, rich_help_panel=OPERATE, epilog="Example: penstock job-type set email:send --keep-finished 7d")
+retention = typer.Typer(
+    name="retention",
+    cls=help.Group,
+    help="How long the events of streams stay.",
+    rich_markup_mode=None,
+)
+root.add_typer(retention, rich_help_panel=OPERATE, epilog="Example: penstock retention set orders --keep 30d")
 token = typer.Typer(
     name="token", cls=help.Group, help="Create, list or revoke tokens of the HTTP service.", rich_markup_mode=None
 )
@@ -104,6 +111,7 @@ root.add_typer(imports, rich_help_panel=WRITE, epilog="Example: penstock import 
 @group.callback(invoke_without_command=True)
 @schedule.callback(invoke_without_command=True)
 @job_type.callback(invoke_without_command=True)
+@retention.callback(invoke_without_command=True)
 @token.callback(invoke_without_command=True)
 @operation.callback(invoke_without_command=True)
 @fingerprint.callback(invoke_without_command=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli import output
+from penstock.cli.arguments import Yes
 from penstock.cli.command import OPERATE, command, root
 from penstock.cli.failures import FAILED
 from penstock.cli.session import Session
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.log.doctor import Finding
 
+_QUESTION = "Stop the workers first: every open lease is ended, and its work is repeated. Repair now?"
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "bold red"}
 
 
@@ -25,13 +28,24 @@ def doctor(
     session: Session,
     *,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Raise every sequence above what is stored, and end every open lease.")
+        bool,
+        typer.Option(
+            "--repair",
+            help="Raise every sequence above what is stored, end every open lease, create indexes that are missing, "
+            "and close runs that are lost.",
+        ),
     ] = False,
+    yes: Yes = False,
 ) -> None:
-    """Check the database's settings, the schema, and whether anything stands still. Exit 1 over a problem."""
+    """Check the database's settings, the schema, and whether anything stands still. Exit 1 over a problem.
+
+    On a terminal, --repair asks first; elsewhere it is the answer.
+    """
     from penstock.log.doctor import Level, repaired
 
     with session.open() as log:
+        if repair:
+            session.confirm(yes or not sys.stdin.isatty(), lambda: _QUESTION)
         done = [*repaired(log.repair())] if repair else []
         findings = [*done, *log.examine()]
     healthy = not any(one.level is Level.PROBLEM for one in findings)

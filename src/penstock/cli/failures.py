@@ -63,7 +63,9 @@ def report(error: BaseException, arguments: Sequence[str]) -> int:
     if "--json" in arguments:
         output.write_json({"error": described})
     elif _wants_json_lines(arguments):
-        output.write_line({"level": "error", **described})
+        from penstock.telemetry import logs
+
+        print(logs.as_line(logs.document("error", "failed", **described)), file=sys.stderr, flush=True)
     else:
         output.error_console().print(_shown(described), soft_wrap=True)
     return code

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import output
+from penstock.cli.arguments import MetricsHost, MetricsPort, Traces
 from penstock.cli.command import OPERATE, command, root
 from penstock.cli.failures import FAILED
 from penstock.cli.session import Session
@@ -25,16 +26,16 @@ def ingest(
         bool, typer.Option("--until-drained", help="End when the sources have nothing more.", show_default=False)
     ] = False,
     master: Annotated[str | None, typer.Option("--master", help="Spark's master, if there are files to read.")] = None,
+    traces: Traces = False,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = None,
 ) -> None:
     """Ingest from the sources of an app until Ctrl-C or SIGTERM; a second one exits at once."""
-    from penstock.app import App
-    from penstock.cli.run import own_output
+    from penstock.cli.run import load_app, own_output
     from penstock.cli.run_lines import life_shown, warnings_shown
-    from penstock.declare.load import load_object
 
     with own_output(session), warnings_shown(session.json_lines):
-        declared: App = load_object(app, App)
-        declared.url = session.named_url or declared.url
+        declared = load_app(session, app, traces, metrics_port, metrics_host)
         with contextlib.nullcontext() if session.quiet else life_shown("ingest", session.json_lines):
             outcome = declared.run_ingests(until_drained=until_drained, master=master)
     if session.as_json:

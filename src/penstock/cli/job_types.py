@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,16 +10,13 @@ import typer
 from penstock.cli import output
 from penstock.cli.arguments import By
 from penstock.cli.command import command, job_type
-from penstock.cli.failures import Usage
 from penstock.cli.jobs import JobType, Queue
 from penstock.cli.session import Session
-from penstock.core.job import FOREVER, QUEUE, check_job_name, check_keep_dead, check_keep_finished
+from penstock.cli.times import KEEP_HELP, keep_text, parse_keep
+from penstock.core.job import QUEUE, check_job_name, check_keep_dead, check_keep_finished
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_HELP = "Seconds, a time such as 90m or 7d, or forever"
 
 
 @command(job_type, "list", example="penstock job-type list")
@@ -44,33 +40,20 @@ def set_type(
     type_: JobType,
     queue: Queue = QUEUE,
     keep_finished: Annotated[
-        str | None, typer.Option("--keep-finished", metavar="TIME", help=f"{_HELP}; 0 is not at all.")
+        str | None, typer.Option("--keep-finished", metavar="TIME", help=f"{KEEP_HELP}; 0 is not at all.")
     ] = None,
-    keep_dead: Annotated[str | None, typer.Option("--keep-dead", metavar="TIME", help=f"{_HELP}.")] = None,
+    keep_dead: Annotated[str | None, typer.Option("--keep-dead", metavar="TIME", help=f"{KEEP_HELP}.")] = None,
     by: By = None,
 ) -> None:
     """Change how long jobs of a type stay. An app that declares the type says it again when it starts."""
     name = check_job_name(type_, queue, 0)
-    finished, dead = _time(keep_finished, "--keep-finished"), _time(keep_dead, "--keep-dead")
+    finished, dead = parse_keep(keep_finished, "--keep-finished"), parse_keep(keep_dead, "--keep-dead")
     check_keep_finished(finished)  # before the log is opened
     check_keep_dead(dead)
     with session.open() as log:
         changed = log.set_job_type(name.type, queue=name.queue, keep_finished=finished, keep_dead=dead, by=by)
-    stays = f"finished jobs stay {_shown(changed.keep_finished)}, dead ones {_shown(changed.keep_dead)}"
+    stays = f"finished jobs stay {keep_text(changed.keep_finished)}, dead ones {keep_text(changed.keep_dead)}"
     session.answer(asdict(changed), lambda: f"{name.type}: {stays}")
-
-
-def _time(text: str | None, option: str) -> float | str | None:
-    if text is None or text == FOREVER:
-        return text
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
-    if found is None:
-        raise Usage(f"{option} takes seconds, a time such as 90m or 7d, or {FOREVER}, not {text!r}.")
-    return float(found[1]) * _UNITS[found[2]]
-
-
-def _shown(seconds: float | None) -> str:
-    return FOREVER if seconds is None else output.seconds(seconds)
 
 
 def _table(found: list[dict[str, Any]]) -> RenderableType:
@@ -84,8 +67,8 @@ def _table(found: list[dict[str, Any]]) -> RenderableType:
             f"{one['claimed']:,}",
             f"{one['completed_total']:,}",
             f"{one['exhausted_total']:,}",
-            _shown(one["keep_finished"]),
-            _shown(one["keep_dead"]),
+            keep_text(one["keep_finished"]),
+            keep_text(one["keep_dead"]),
         )
         for one in found
     )

@@ -10,7 +10,19 @@ import typer
 
 from penstock.cli import output
 from penstock.cli.append import read_payload
-from penstock.cli.arguments import After, By, DryRun, Headers, Ids, Limit, Yes, parse_headers
+from penstock.cli.arguments import (
+    After,
+    By,
+    DryRun,
+    Headers,
+    Ids,
+    Limit,
+    MetricsHost,
+    MetricsPort,
+    Traces,
+    Yes,
+    parse_headers,
+)
 from penstock.cli.command import LOOK, OPERATE, WRITE, command, root
 from penstock.cli.completion import fixed
 from penstock.cli.failures import FAILED, Usage
@@ -143,17 +155,16 @@ def worker(
     processes: Annotated[
         int, typer.Option("--processes", metavar="N", min=1, max=PROCESSES, help="Work in so many processes.")
     ] = 1,
+    traces: Traces = False,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = None,
 ) -> None:
     """Do the jobs of an app until Ctrl-C or SIGTERM; a second one exits at once."""
-    from penstock.cli.run import own_output, run_document, shown
+    from penstock.cli.run import load_app, own_output, run_document, shown
     from penstock.cli.run_lines import warnings_shown
 
     with own_output(session), warnings_shown(session.json_lines):
-        from penstock.app import App
-        from penstock.declare.load import load_object
-
-        declared: App = load_object(app, App)
-        declared.url = session.named_url or declared.url
+        declared = load_app(session, app, traces, metrics_port, metrics_host)
         chosen = declared.chosen_jobs(types, concurrency)
         with shown(session, declared, chosen, "local"):
             outcome = declared.work(

@@ -73,13 +73,6 @@ def write_json(document: object) -> None:
     sys.stdout.flush()
 
 
-def write_line(fields: Mapping[str, object]) -> None:
-    """One JSON object in a line of standard error, with the time in front."""
-    document = {"at": datetime.now(UTC), **fields}
-    line = orjson.dumps(document, default=_plain_value, option=orjson.OPT_PASSTHROUGH_DATETIME)
-    print(line.decode(), file=sys.stderr, flush=True)
-
-
 def _plain_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()

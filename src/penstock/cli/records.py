@@ -91,7 +91,7 @@ def event_in_full(event: Event, deliveries: Sequence[DeliveryRecord]) -> Rendera
         ("headers", output.cell(event.headers or None, 2000)),
         ("metadata", output.cell(event.metadata or None, 2000)),
         ("content", f"{len(event.payload):,} bytes, {output.plain(event.content_type)}"),
-        ("payload", output.payload_text(event, 2000)),
+        ("payload", output.styled("erased", "bold") if event.erased else output.payload_text(event, 2000)),
     ]
     history = [
         (

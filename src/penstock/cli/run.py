@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from penstock.cli import near, output
+from penstock.cli.arguments import MetricsHost, MetricsPort, Traces, telemetry
 from penstock.cli.command import OPERATE, command, root
 from penstock.cli.completion import fixed, groups_everywhere
 from penstock.cli.failures import FAILED, Usage
@@ -63,14 +64,18 @@ def run(
         str, typer.Option("--archives", help="Archives that executors unpack: env.tar.gz#environment.")
     ] = "",
     files: Annotated[str, typer.Option("--files", help="Other files for the executors.")] = "",
+    traces: Traces = False,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = None,
 ) -> None:
     """Run the handlers of an app until Ctrl-C or SIGTERM; a second one exits at once."""
     from penstock.cli.run_lines import warnings_shown
 
-    spark = SparkOptions(master, _settings(conf), _listed(py_files), _listed(archives), _listed(files))
+    spark = SparkOptions(master, spark_settings(conf), _listed(py_files), _listed(archives), _listed(files))
     _check_engine(engine, spark, processes)
     with own_output(session), warnings_shown(session.json_lines):
-        outcome = _run(session, app, groups, engine, spark, until_drained, processes)
+        loaded = load_app(session, app, traces, metrics_port, metrics_host)
+        outcome = _run(session, loaded, groups, engine, spark, until_drained, processes)
     if session.as_json:
         output.write_json(run_document(outcome))
     else:
@@ -89,7 +94,8 @@ class SparkOptions(NamedTuple):
     files: list[str]
 
 
-def _settings(said: Sequence[str] | None) -> dict[str, str]:
+def spark_settings(said: Sequence[str] | None) -> dict[str, str]:
+    """Settings of Spark that were given as `K=V`."""
     for one in said or ():
         if not one.partition("=")[1] or not one.startswith("spark."):
             raise Usage(f"--conf takes spark.name=value, not {one!r}.")
@@ -110,20 +116,26 @@ def _check_engine(engine: str, spark: SparkOptions, processes: int) -> None:
         raise InvalidInput("--processes belongs to the local engine: Spark has slots.")
 
 
+def load_app(session: Session, reference: str, traces: bool, port: int | None, host: str | None) -> App:
+    """The app that a command runs, on the log and with the telemetry that the command names."""
+    from penstock.app import App
+    from penstock.declare.load import load_object
+
+    app: App = load_object(reference, App)
+    app.url = session.named_url or app.url  # and $PENSTOCK_URL where neither says anything, as everywhere
+    app.telemetry = telemetry(app.telemetry, traces, port, host)
+    return app
+
+
 def _run(
     session: Session,
-    reference: str,
+    app: App,
     groups: Sequence[str] | None,
     engine: str,
     spark: SparkOptions,
     until_drained: bool,
     processes: int,
 ) -> Outcome:
-    from penstock.app import App
-    from penstock.declare.load import load_object
-
-    app: App = load_object(reference, App)
-    app.url = session.named_url or app.url  # and $PENSTOCK_URL where neither says anything, as everywhere
     served = _served(app, groups)
     with shown(session, app, served, engine):
         options = spark._asdict() if engine == "spark" else {}

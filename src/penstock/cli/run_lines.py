@@ -6,12 +6,21 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from penstock.cli import output
-from penstock.core.observe import Observed, ProcessesDied, RunBegan, RunEnded, RunStopping, everyone
+from penstock.core.log_fields import about
+from penstock.core.observe import MetricsServed, Observed, ProcessesDied, RunBegan, RunEnded, RunStopping, everyone
+from penstock.core.urls import without_secrets
+from penstock.telemetry import logs
 
 STOPPING = "stopping: running handlers get their time; a second signal exits at once"
 logger = logging.getLogger("penstock")
+
+
+def write_line(document: dict[str, Any]) -> None:
+    """One object in a line of standard error."""
+    print(logs.as_line(document), file=sys.stderr, flush=True)
 
 
 class RunLines:
@@ -29,21 +38,22 @@ class RunLines:
                 number = "a run" if run is None else f"run {run}"
                 words = f"{number} began on the {engine} engine: {', '.join(groups)}"
                 self.say("began", words, run=run, engine=engine, groups=[*groups])
+            case MetricsServed(url=url):
+                self.say("metrics", f"metrics are served at {url}", url=url)
             case RunStopping():
                 self.say("stopping", STOPPING)
             case RunEnded(outcome=outcome):
                 self.say("ended", f"the run ended: {outcome}", outcome=outcome)
-            case ProcessesDied(group=group, count=count):
-                self.say(
-                    "processes_died", f"{group}: {count:,} of its handlers' processes died", group=group, count=count
-                )
+            case ProcessesDied(group=name, count=count):
+                words = f"{name}: {count:,} of its handlers' processes died"
+                self.say(**about("processes_died", name, words=words, count=count)["penstock"])
             case _:
                 pass
 
     def say(self, event: str, words: str, **fields: object) -> None:
         """One line."""
         if self._json_lines:
-            output.write_line({"level": "info", "event": event, "message": words, **fields})
+            write_line(logs.document("info", event, words, **fields))
         else:
             print(output.plain(words), file=sys.stderr, flush=True)
 
@@ -70,18 +80,21 @@ class _Warnings(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._json_lines:
-            output.write_line({"level": record.levelname.lower(), "event": "warning", "message": record.getMessage()})
+            write_line(logs.document_of(record))
         else:
-            print(output.plain(record.getMessage()), file=sys.stderr, flush=True)
+            print(output.plain(without_secrets(record.getMessage())), file=sys.stderr, flush=True)
 
 
 @contextmanager
-def warnings_shown(json_lines: bool) -> Iterator[None]:
-    """Print warnings, unless the app configures logging: then it has said where they go."""
+def warnings_shown(json_lines: bool, *others: str) -> Iterator[None]:
+    """Print warnings of ours and of these other loggers, unless the app configures logging: then it has said where."""
     handler = _Warnings(json_lines)
     handler.addFilter(lambda record: logger.handlers == [handler] and not logging.getLogger().handlers)
-    logger.addHandler(handler)
+    loggers = [logger, *map(logging.getLogger, others)]
+    for one in loggers:
+        one.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        for one in loggers:
+            one.removeHandler(handler)

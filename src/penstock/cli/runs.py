@@ -47,14 +47,15 @@ def stop(
     if finish and resume:
         raise Usage("--finish and --resume do not go together.")
     with session.open() as log:
-        number = _only([one for one in log.runs() if one.state == "running"]) if run is None else run
+        number = _only(log.runs()) if run is None else run
         do = log.quiet_run if finish else log.resume_run if resume else log.stop_run
         told = do(number, by=by)
     verb = "is over already" if told.state == "ended" else f"is told: {told.wanted}"
     session.answer(_document(told), lambda: f"run {told.id} ({told.name}) {verb}")
 
 
-def _only(running: list[RunInfo]) -> int:
+def _only(found: list[RunInfo]) -> int:
+    running = [one for one in found if one.state == "running" and one.engine != "serve"]  # a service is stopped by name
     if len(running) == 1:
         return running[0].id
     if not running:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli import output
-from penstock.cli.arguments import By
+from penstock.cli.arguments import By, Traces
 from penstock.cli.command import OPERATE, command, root, token
 from penstock.cli.session import Session
 from penstock.core.access import SCOPES, texts_of
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.log.tokens import Token
 
+logger = logging.getLogger("penstock")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name, which the audit shows.", show_default=False)]
 
 
@@ -32,26 +34,47 @@ def serve(
     no_auth: Annotated[
         bool, typer.Option("--no-auth", help="No tokens; on a loopback address only.", show_default=False)
     ] = False,
+    behind_tls: Annotated[
+        bool,
+        typer.Option(
+            "--behind-tls", help="A proxy before it speaks TLS: no warning about plain HTTP.", show_default=False
+        ),
+    ] = False,
     rate: Annotated[
         float, typer.Option("--rate", metavar="N", min=1, help="Requests a second that each token may send.")
     ] = 1000.0,
+    traces: Traces = False,
 ) -> None:
     """Serve the log over HTTP until Ctrl-C or SIGTERM. Tokens are those of `penstock token` and $PENSTOCK_TOKEN."""
     try:
+        from penstock.engine.run_row import running
         from penstock.http.app import service
         from penstock.http.serving import PATIENCE_SECONDS, Server, auth_for, listen
         from penstock.http.upkeep import Upkeep
+        from penstock.log.doctor_runs import BEHIND_TLS, SERVE, is_exposed
     except ImportError as error:
         raise MissingDependency(f"pip install 'penstock[http]': {error}.") from error
 
-    with session.open(create=True, patience_seconds=PATIENCE_SECONDS) as log:
+    from penstock.cli.run_lines import warnings_shown
+    from penstock.telemetry.settings import Telemetry
+
+    with (
+        warnings_shown(session.json_lines, "uvicorn"),
+        Telemetry(traces=traces or None).running(),
+        session.open(create=True, patience_seconds=PATIENCE_SECONDS) as log,
+    ):
         app = service(log, auth_for(log, host, no_auth=no_auth), requests_per_second=rate)
         with listen(host, port) as socket:
             socket.listen()  # who reads the answer may connect at once
             where = f"http://{f'[{host}]' if ':' in host else host}:{socket.getsockname()[1]}"
             session.answer({"url": where}, lambda: f"serving {session.safe_url} at {where}")
-            with Upkeep(log):
-                Server(app).run(sockets=[socket])
+            shown = where + BEHIND_TLS if behind_tls else where
+            if is_exposed(shown):
+                words = "%s is plain HTTP on the network: put a proxy with TLS before it, and say --behind-tls"
+                logger.warning(words, where)
+            server = Server(app)
+            with Upkeep(log), running(log, SERVE, [], shown, server.obey):
+                server.run(sockets=[socket])
 
 
 @command(token, "create", example="penstock token create billing --scope read --scope work:orders")

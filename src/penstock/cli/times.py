@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from penstock.cli import output
+from penstock.cli.failures import Usage
+from penstock.core.job import FOREVER
 from penstock.errors import InvalidInput, NaiveDatetime
 
 TIME_HELP = "ISO 8601 with a zone (2026-07-01T12:00Z), `now`, or relative: -1h, -30m, +10s"
@@ -58,3 +61,22 @@ def parse_offset(text: str, what: str) -> int:
 
 def _distance(parts: str) -> timedelta:
     return timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(parts)))
+
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+KEEP_HELP = "Seconds, a time such as 90m or 7d, or forever"
+
+
+def parse_keep(text: str | None, option: str) -> float | str | None:
+    """How long something stays: seconds, or `forever`; None if nothing was said."""
+    if text is None or text == FOREVER:
+        return text
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if found is None:
+        raise Usage(f"{option} takes seconds, a time such as 90m or 7d, or {FOREVER}, not {text!r}.")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def keep_text(seconds: float | None) -> str:
+    """How long something stays, to look at."""
+    return FOREVER if seconds is None else output.seconds(seconds)

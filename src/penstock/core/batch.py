@@ -15,7 +15,7 @@ import orjson
 from penstock.core import codec, moments, trace
 from penstock.core.columns import COLUMNS, Columns
 from penstock.core.delivery import State
-from penstock.core.event import GIVEN_HEADERS, GIVEN_ID
+from penstock.core.event import ERASED, GIVEN_HEADERS, GIVEN_ID
 from penstock.core.lease import Steps
 
 _MANY = 50  # ids from which on it pays to make their texts together
@@ -97,6 +97,11 @@ class Event:
     def payload(self) -> bytes:
         """The bytes that were appended, unchanged."""
         return self._of.payloads[self._index]
+
+    @property
+    def erased(self) -> bool:
+        """Whether the payload was erased: it is empty, and stays so."""
+        return self.has_metadata and ERASED in self.metadata
 
     @property
     def content_type(self) -> str:

@@ -20,6 +20,7 @@ _NAMESPACE: Final = uuid.UUID("6f1b0c52-8f0e-5d0a-9c39-3d2f5b6a7e10")
 _CROCKFORD: Final = {letter: value for value, letter in enumerate("0123456789ABCDEFGHJKMNPQRSTVWXYZ")}
 _ULID_LENGTH: Final = 26
 GIVEN_ID: Final = "penstock-id"  # in the metadata: the id as it was given, if its text is not that of the uuid
+ERASED: Final = "penstock-erased"  # in the metadata of an event whose payload was erased: when
 GIVEN_HEADERS: Final = "penstock-headers"  # in the metadata: headers that are no mapping of text to text
 
 
@@ -153,6 +154,14 @@ class NewEvent(NamedTuple):
     ordering_key: str | None
     bucket: int | None
     available_at: datetime | None
+
+
+class StoredEvent(NamedTuple):
+    """An event that was stored before, to be put back as it was."""
+
+    event: NewEvent
+    offset: int
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

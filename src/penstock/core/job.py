@@ -79,18 +79,19 @@ def check_max_attempts(attempts: Any) -> int | None:
 
 def check_keep_finished(keep: Any) -> float | None:
     """Return how many seconds finished jobs stay: 0 is not at all, None (or "forever") for ever."""
-    return _kept(keep, "keep_finished")
+    return check_kept(keep, "keep_finished")
 
 
 def check_keep_dead(keep: Any) -> float | None:
     """Return how many seconds dead jobs stay: more than 0, None (or "forever") for ever."""
-    seconds = _kept(keep, "keep_dead")
+    seconds = check_kept(keep, "keep_dead")
     if seconds == 0:
         raise InvalidInput("keep_dead must be more than 0: dead jobs would be gone before anybody sees them.")
     return seconds
 
 
-def _kept(keep: Any, what: str) -> float | None:
+def check_kept(keep: Any, what: str) -> float | None:
+    """Return how many seconds something stays; None (or "forever") for ever."""
     if keep is None or keep == FOREVER:
         return None
     seconds = keep.total_seconds() if isinstance(keep, timedelta) else keep

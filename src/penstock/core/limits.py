@@ -12,6 +12,11 @@ KEY_BYTES: Final = 512
 STATE_BYTES: Final = 1024 * 1024  # one value of a key
 ERROR_BYTES: Final = 8 * 1024
 TRACEBACK_BYTES: Final = 8 * 1024  # of one kind of error
+LABEL_SETS: Final = 1_000  # streams and groups that metrics tell apart; all others are counted together
+METRICS_SECONDS: Final = 5.0  # for which metrics of the whole log are good before they are computed again
+SPAN_LINKS: Final = 32  # of the span of a lease to the traces of its events …
+SPAN_LOOK: Final = 1_000  # … among so many of its events, evenly spread
+FAILURE_SPANS: Final = 100  # of one lease
 FAILURE_LINES: Final = 3  # in the log of an engine, of one kind of error …
 FAILURE_LINES_SECONDS: Final = 60.0  # … in this time
 
@@ -121,3 +126,10 @@ NOTE_BYTES: Final = 2_000  # of a note on a kind of error
 IMPORT_BATCH: Final = 2_000  # events that an import stores in one transaction …
 IMPORT_BYTES: Final = 8 * 1024 * 1024  # … and about as many bytes of payloads
 IMPORT_WAIT_SECONDS: Final = 0.25  # between two looks at an open append that an import waits for
+
+RETENTION_LOOK_SECONDS: Final = (10.0, 600.0)  # between two looks at the policy of a stream: a hundredth of `keep`, …
+RETENTION_PASS_SECONDS: Final = (60.0, 3_600.0)  # … and at what it left standing: a tenth
+POLICY_STEPS: Final = 10  # batches that policies remove in one round
+RESTORE_BATCH: Final = 2_000  # archived events that are put back in one transaction …
+RESTORE_BYTES: Final = 8 * 1024 * 1024  # … and about as many bytes of payloads
+RESTORE_KEEP_DAYS: Final = 7.0  # restored events stay at least this long, if nothing else is said

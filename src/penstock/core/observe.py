@@ -28,6 +28,17 @@ class Claimed:
     group: str
     lease: int
     events: int
+    seconds: float | None = None  # that the claim took
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When the claim of a lease began, in seconds since 1970 on this machine, and how long everything took."""
+
+    began_at: float
+    claim_seconds: float  # reading the events included
+    handle_seconds: float | None = None
+    settle_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,8 @@ class LeaseEnded:
     group: str
     lease: int
     counts: Settled
+    events: Events | None = None  # that it had, where they were handled in this process or its children
+    timing: Timing | None = None  # None if nothing was handled
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +61,22 @@ class LeaseGone:
 
 
 @dataclass(frozen=True, slots=True)
+class LeasesExpired:
+    """Leases were taken back, because their holders did not settle in time; `counts` sums up what became of them."""
+
+    group: str
+    leases: int
+    counts: Settled
+
+
+@dataclass(frozen=True, slots=True)
 class EventsFailed:
     """Events of a settled lease failed; `failures` is keyed by their index in `events`."""
 
     group: str
     events: Events
     failures: Mapping[int, Failure]
+    lease: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +93,54 @@ class StoreAway:
 
     where: str
     error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitOpened:
+    """The target of a group is down: deliveries wait, and one event is tried now and then."""
+
+    group: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitClosed:
+    """The target of a group is back."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventsAppended:
+    """Events were appended to a stream, in a transaction of Penstock's own."""
+
+    stream: str
+    events: int
+    duplicates: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulesRan:
+    """Runs of schedules were due, and their jobs were submitted."""
+
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobsRemoved:
+    """Retention removed finished jobs of a stream."""
+
+    stream: str
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnded:
+    """A round of background work (see `engine.rounds`) was done, or failed with an error of this code."""
+
+    name: str
+    seconds: float
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +177,13 @@ class RunBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsServed:
+    """The counts of this process can be read at a URL."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
 class RunProgressed:
     """The progress of a run so far: counts by group, over all its processes."""
 
@@ -139,13 +217,21 @@ Observed = (
     Claimed
     | LeaseEnded
     | LeaseGone
+    | LeasesExpired
     | EventsFailed
     | ProcessesDied
     | StoreAway
+    | CircuitOpened
+    | CircuitClosed
+    | EventsAppended
+    | SchedulesRan
+    | JobsRemoved
+    | RoundEnded
     | EntriesIngested
     | BatchOvertaken
     | SourceAway
     | RunBegan
+    | MetricsServed
     | RunProgressed
     | RunStopping
     | RunEnded
@@ -160,6 +246,11 @@ class Observers:
     def __init__(self, *observers: Observer, parent: Observers | None = None) -> None:
         self._observers = list(observers)
         self._parent = parent
+
+    @property
+    def listening(self) -> bool:
+        """Whether anybody subscribed; what happens often need not be put into words for nobody."""
+        return bool(self._observers)
 
     def subscribe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` with every event from now on; returns a function that unsubscribes it."""
@@ -178,3 +269,4 @@ class Observers:
 
 
 everyone = Observers()  # of this process
+pool = Observers()  # of a process with a pool: what its pool processes observed, where that was asked for

@@ -61,13 +61,10 @@ def window(now: datetime, since: datetime | None, until: datetime | None, step_s
     Without `since` it is the hour before `until`; without `until` it ends with the last complete bucket.
     """
     end = now if until is None else min(until, now)
-    begin = (end if until is None else until) - timedelta(hours=1) if since is None else since
-    if begin >= now:
-        raise InvalidInput("since must lie in the past.")
+    _check_kept(now, end, "until")
+    begin = _checked_begin(now, end - timedelta(hours=1) if since is None else since)
     if begin >= end:
         raise InvalidInput("until must lie after since.")
-    if begin < now - timedelta(days=limits.METRIC_DAYS):
-        raise InvalidInput(f"since lies more than {limits.METRIC_DAYS} days back; older numbers are not kept.")
     step = _chosen(now, begin, end) if step_seconds is None else _checked(now, begin, step_seconds)
     low, high = start_of(begin, step), start_of(end, step)
     if until is not None and high < end:
@@ -84,9 +81,7 @@ def window(now: datetime, since: datetime | None, until: datetime | None, step_s
 
 def recent(now: datetime, since: datetime | None, points: int) -> Window:
     """Return as many buckets up to the last complete minute; they reach back to `since` or a little further."""
-    begin = now - timedelta(hours=1) if since is None else since
-    if begin >= now:
-        raise InvalidInput("since must lie in the past.")
+    begin = _checked_begin(now, now - timedelta(hours=1) if since is None else since)
     least = max(1, -((begin - now) // timedelta(seconds=points)))  # rounded up
     for width in (MINUTE, TEN_MINUTES, HOUR):
         step = -(-least // width) * width
@@ -95,6 +90,18 @@ def recent(now: datetime, since: datetime | None, points: int) -> Window:
         if _width_at(now, found.since) <= width:
             break
     return found
+
+
+def _checked_begin(now: datetime, begin: datetime) -> datetime:
+    if begin >= now:
+        raise InvalidInput("since must lie in the past.")
+    _check_kept(now, begin, "since")
+    return begin
+
+
+def _check_kept(now: datetime, moment: datetime, what: str) -> None:
+    if moment < now - timedelta(days=limits.METRIC_DAYS):
+        raise InvalidInput(f"{what} lies more than {limits.METRIC_DAYS} days back; older numbers are not kept.")
 
 
 def _width_at(now: datetime, since: datetime) -> int:

@@ -1,8 +1,31 @@
-"""URLs that are safe to show."""
+"""URLs that are safe to show, and addresses that are safe to listen on."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
+from typing import Final
 from urllib.parse import urlsplit, urlunsplit
+
+_NAMED: Final = r"\b(password|passwd|secret|api[_-]?key|token)"
+_VALUE: Final = r"('[^']*'|\"[^\"]*\"|[^\s,;&)'\"]+)"
+_SECRETS: Final = (
+    (re.compile(r"(\b[a-z][a-z0-9+.-]*://[^/\s:@'\"]*):[^@\s'\"]*@", re.IGNORECASE), r"\1:***@"),
+    (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), r"\1 ***"),
+    (re.compile(r"\bpst_[A-Za-z0-9_-]+"), "pst_***"),
+    (re.compile(_NAMED + r"(['\"]?\s*[=:]\s*)" + _VALUE, re.IGNORECASE), r"\1\2***"),
+)
+
+
+def without_secrets(text: str) -> str:
+    """Mask what looks like a secret in a text that is logged: passwords of URLs and settings, tokens.
+
+    >>> without_secrets("no route to postgresql://me:hunter2@db/shop, password=hunter2")
+    'no route to postgresql://me:***@db/shop, password=***'
+    """
+    for pattern, masked in _SECRETS:
+        text = pattern.sub(masked, text)
+    return text
 
 
 def without_password(url: str) -> str:
@@ -15,3 +38,13 @@ def without_password(url: str) -> str:
     if parts.password is None:
         return url
     return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{parts.netloc.rpartition('@')[2]}"))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address means this machine."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from penstock.core.batch import Event
 from penstock.core.lease import Failure
 from penstock.core.limits import FAILURE_LINES, FAILURE_LINES_SECONDS
+from penstock.core.log_fields import about
 from penstock.core.observe import EventsFailed, Observed
 
 logger = logging.getLogger("penstock")
@@ -43,6 +44,16 @@ class FailureLog:
                 _summary(failure),
                 failure.fingerprint,
                 more,
+                extra=about(
+                    "event_failed",
+                    observed.group,
+                    lease=observed.lease,
+                    code=failure.code,
+                    fingerprint=failure.fingerprint,
+                    event_id=str(event.event_id),
+                    offset=event.offset,
+                    attempt=event.attempts,
+                ),
             )
 
     def _admit(self, failure: Failure, now: float) -> int | None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from penstock.core.codec import error_code
+from penstock.core.log_fields import about
 from penstock.engine.isolation.marks import Marks
 from penstock.errors import AWAY, LeaseLost
 from penstock.log.lease import Lease
@@ -131,5 +133,6 @@ class Heartbeat:
                     one.marks.stop[0] = 1  # its settle would be refused anyway
         except Exception as error:  # the other leases need this thread
             if not isinstance(error, AWAY):
-                logger.warning("lease %d: heartbeat failed: %s", one.lease.id, error)
+                fields = about("heartbeat_failed", lease=one.lease.id, code=error_code(error))
+                logger.warning("lease %d: heartbeat failed: %s", one.lease.id, error, extra=fields)
             one.next_beat = time.monotonic() + one.lease_seconds / _BEATS / 4  # retry soon

@@ -13,8 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from penstock.core.codec import error_code
 from penstock.core.lease import Idle
 from penstock.core.limits import IDLE_CLAIM_SECONDS, IDLE_CLAIMS_PER_SECOND, LOOK_FIRST_SECONDS, LOOK_MOST_SECONDS
+from penstock.core.log_fields import about
 from penstock.core.look import Look, Sight
 from penstock.errors import AWAY
 from penstock.log.log import Log
@@ -135,7 +137,8 @@ class LookOut:
             except AWAY as error:
                 self._lose(error)
             except Exception as error:  # without the look-out its workers would sleep on
-                logger.warning("look-out: %s: %s", type(error).__name__, error)
+                fields = about("lookout_failed", code=error_code(error))
+                logger.warning("look-out: %s: %s", type(error).__name__, error, extra=fields)
                 self._lose(error)
         self._disconnect()
 
@@ -219,14 +222,14 @@ class LookOut:
             return None
         self._sight = self._log.store.sight()
         if self._lost:
-            logger.warning("look-out: the database is back")
+            logger.warning("look-out: the database is back", extra=about("back"))
         self._lost, self._retry_pause = False, _RETRY_SECONDS[0]
         return self._sight
 
     def _lose(self, error: Exception) -> None:
         """Drop the connection and log it once; reconnect at once, then with growing pauses."""
         if not self._lost:
-            logger.warning("look-out: %s", error)
+            logger.warning("look-out: %s", error, extra=about("away", code=error_code(error)))
         self._lost = True
         had = self._sight is not None
         self._disconnect()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from penstock.core.log_fields import about
 from penstock.core.observe import LeaseGone, Observers, StoreAway
 from penstock.errors import AWAY, LeaseLost, PenstockError
 
@@ -40,14 +41,16 @@ class Outage:
             if now < self._logged.get(error.code, -_LOG_SECONDS) + _LOG_SECONDS:
                 return
             self._logged[error.code] = now
-        logger.warning("%s: waiting for %s: %s", name, self._what, error)
+        logger.warning("%s: waiting for %s: %s", name, self._what, error, extra=about("away", name, code=error.code))
 
     def is_over(self, name: str) -> None:
         """Log the end, once: something that had failed worked."""
         with self._lock:
             began, self._began = self._began, None
         if began is not None:
-            logger.warning("%s: %s is back after %.1f s", name, self._what, self._now() - began)
+            logger.warning(
+                "%s: %s is back after %.1f s", name, self._what, self._now() - began, extra=about("back", name)
+            )
 
 
 database = Outage()  # shared by all threads of this process
@@ -64,7 +67,7 @@ def patiently(
             done = do()
         except LeaseLost as error:
             observers.emit(LeaseGone(name, error.message))
-            logger.warning("%s: %s", name, error.message)
+            logger.warning("%s: %s", name, error.message, extra=about("lease_lost", name, code=error.code))
             return None
         except AWAY as error:
             failed = True

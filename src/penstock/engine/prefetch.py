@@ -25,6 +25,7 @@ class Taken:
     lease: Lease
     state: LeaseState
     seconds: float
+    began_at: float  # seconds since 1970
 
 
 class Prefetch:

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.core import limits
+from penstock.core.codec import error_code
+from penstock.core.log_fields import about
+from penstock.core.observe import RoundEnded, everyone
 from penstock.engine.outage import try_once
 from penstock.errors import PermissionDenied
 from penstock.log.log import Log
@@ -35,18 +38,27 @@ class Round:
         if self.refused or time.monotonic() < self.next_at:
             return
         self.next_at = time.monotonic() + self.every_seconds
+        began, code = time.monotonic(), None
         try:
             try_once(self._once, self.name)
         except PermissionDenied as error:  # a role of its own making; the others may
-            self.refused = True
-            logger.warning("this role may not %s, and leaves it to others: %s", self.name, error.message)
+            self.refused, code = True, error.code
+            logger.warning(
+                "this role may not %s, and leaves it to others: %s",
+                self.name,
+                error.message,
+                extra=about("round_refused", code=code, round=self.name),
+            )
         except Exception as error:
-            self._say(f"{self.name}: {type(error).__name__}: {error}")
+            code = error_code(error)
+            self._say(f"{self.name}: {type(error).__name__}: {error}", code)
 
-    def _say(self, words: str) -> None:
+        everyone.emit(RoundEnded(self.name, time.monotonic() - began, code))
+
+    def _say(self, words: str, code: str) -> None:
         if words != self.trouble:
             self.trouble = words
-            logger.warning("%s", words)
+            logger.warning("%s", words, extra=about("round_failed", code=code, round=self.name))
 
     def _once(self) -> None:
         if self.do():
@@ -59,6 +71,7 @@ def rounds(log: Log, retention_seconds: float) -> list[Round]:
         Round("remove finished jobs", retention_seconds, lambda: log.remove_finished_jobs().more),
         Round("record metrics", limits.METRIC_SECONDS, lambda: _record(log)),
         Round("run operations", OPERATION_SECONDS, log.run_operations),
+        Round("apply retention", retention_seconds, lambda: log.apply_retention().more),
     ]
     for one in found:
         one.next_at += one.every_seconds

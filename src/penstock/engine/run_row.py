@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 
-from penstock.core import limits
+from penstock.core import limits, log_fields
+from penstock.core.log_fields import about
 from penstock.core.observe import RunBegan, RunEnded, everyone
 from penstock.errors import AWAY, PenstockError
 from penstock.log.log import Log
@@ -47,9 +48,10 @@ class RunRow:
                 self._log.end_run(self.id, str(outcome))
                 return
             except AWAY as error:
-                logger.warning("run %d: its outcome could not be stored: %s", self.id, error)
+                words = "run %d: its outcome could not be stored: %s"
+                logger.warning(words, self.id, error, extra=about("run_row", run=self.id, code=error.code))
             except PenstockError as error:
-                logger.warning("run %d: %s", self.id, error)
+                logger.warning("run %d: %s", self.id, error, extra=about("run_row", run=self.id, code=error.code))
                 return
 
     def _run(self) -> None:
@@ -59,14 +61,16 @@ class RunRow:
                 self._away = False
             except PenstockError as error:  # logged once: the workers report outages, too
                 if not self._away:
-                    logger.warning("run %d: no heartbeat: %s", self.id, error)
+                    words, fields = "run %d: no heartbeat: %s", about("run_row", run=self.id, code=error.code)
+                    logger.warning(words, self.id, error, extra=fields)
                 self._away = True
 
     def _follow(self, wanted: str) -> None:
         if wanted != self._wanted and not self._ended.is_set():
             self._wanted = wanted
             if self._obey(wanted):
-                logger.warning("run %d: an operator asked it to %s", self.id, _VERBS[wanted])
+                words, fields = "run %d: an operator asked it to %s", about("ordered", run=self.id, wanted=wanted)
+                logger.warning(words, self.id, _VERBS[wanted], extra=fields)
 
 
 def _version() -> str:
@@ -88,13 +92,15 @@ def begin(log: Log, engine: str, groups: Sequence[str], app: str | None = None) 
     except AWAY:
         raise
     except PenstockError as error:
-        logger.warning("this run has no row in `runs` and cannot be stopped with `penstock stop`: %s", error)
+        words = "this run has no row in `runs` and cannot be stopped with `penstock stop`: %s"
+        logger.warning(words, error, extra=about("run_row", code=error.code))
         return None
 
 
 @contextmanager
 def sharing(log: Log, run: int | None, obey: Obey) -> Iterator[None]:
     """Follow the orders to a run in one of its pool processes; the foreground process closes the row."""
+    log_fields.belongs_to(run)
     row = None if run is None else RunRow(log, run, obey)
     if row is not None:
         row.start()
@@ -110,6 +116,7 @@ def running(log: Log, engine: str, groups: Sequence[str], app: str | None, obey:
     """Keep a row for the duration of the block; its outcome is `stopped`, or the error that ended it."""
     run = begin(log, engine, groups, app)
     row = None if run is None else RunRow(log, run, obey)
+    log_fields.belongs_to(run)
     if row is not None:
         row.start()
     everyone.emit(RunBegan(engine, groups, run))
@@ -123,3 +130,4 @@ def running(log: Log, engine: str, groups: Sequence[str], app: str | None, obey:
         everyone.emit(RunEnded(outcome))
         if row is not None:
             row.end(outcome)
+        log_fields.belongs_to(None)

@@ -24,6 +24,11 @@ class LeaseSettlement:
         self._refused: dict[int, Failure] = {}
 
     @property
+    def lease_id(self) -> int:
+        """The id of the lease."""
+        return self._lease.id
+
+    @property
     def count(self) -> int:
         """The number of events of the lease."""
         return len(self._work.events)

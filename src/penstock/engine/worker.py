@@ -8,12 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
-from penstock.core import limits
+from penstock.core import codec, limits
 from penstock.core.lease import Idle, Settled
-from penstock.core.observe import Claimed, EventsFailed, LeaseEnded, Observers, ProcessesDied
+from penstock.core.log_fields import about
+from penstock.core.observe import Claimed, EventsFailed, LeaseEnded, Observers, ProcessesDied, Timing
 from penstock.declare.subscription import Subscription
 from penstock.engine.drain import GONE
 from penstock.engine.handlers.state import LeaseState
@@ -206,14 +207,15 @@ class Worker:
             except UnknownGroup:  # deleted during the run: whoever recreates it chooses its start
                 return Idle(None, seconds=_GONE_SECONDS, unavailable=GONE)
 
-        began = time.monotonic()
+        began, began_at = time.monotonic(), time.time()
         claimed = self._patiently(claim)
         if not isinstance(claimed, Lease):
             return claimed or Idle(None)
         self.heartbeat.keep(claimed, self.subscription.policy.lease_seconds)
         if self.follow is not None and claimed.wanted is not None:
             self.follow(claimed.wanted)
-        self.observers.emit(Claimed(self.subscription.name, claimed.id, claimed.row.members))
+        took = time.monotonic() - began
+        self.observers.emit(Claimed(self.subscription.name, claimed.id, claimed.row.members, took))
         found = self._patiently(claimed.read)  # retried separately: a repeated claim would be another lease
         if found is None:
             self._release(claimed)
@@ -224,14 +226,18 @@ class Worker:
         if state is None:  # the lease is lost, or we are stopping during an outage
             self._release(found)
             return Idle(None)
-        return Taken(found, LeaseState(state), time.monotonic() - began)
+        return Taken(found, LeaseState(state), time.monotonic() - began, began_at)
 
     def _warn(self, idle: Idle) -> None:
         """Warn that the target is unavailable or the group deleted, once per reason."""
         if idle.unavailable is not None and idle.unavailable != self._warned:
             wait = 0.0 if idle.seconds is None else idle.seconds
             why = GONE if idle.unavailable == GONE else f"the target is unavailable ({idle.unavailable})"
-            logger.warning("%s: %s; next try in %g s", self.subscription.name, why, round(wait, 1))
+            logger.warning(
+                "%s: %s; next try in %g s",
+                *(self.subscription.name, why, round(wait, 1)),
+                extra=about("unavailable", self.subscription.name),
+            )
         self._warned = idle.unavailable
 
     def _release_prefetched(self) -> None:
@@ -269,14 +275,14 @@ class Worker:
         pace.ran(ran, seconds)
         if lease.is_range:
             pace.held(marks.count(Mark.HELD), ran)
-        self._settle(lease, work, pace)
+        self._settle(lease, work, pace, Timing(taken.began_at, taken.seconds, seconds))
 
     # --- settle --------------------------------------------------------------------------------------------------
 
-    def _settle(self, lease: Lease, work: Work, pace: Pace) -> None:
+    def _settle(self, lease: Lease, work: Work, pace: Pace, timing: Timing) -> None:
         """Settle while the next lease is handled; wait if the result decides what to do next."""
         self._wait_for_settles(_SETTLES - 1)
-        self._settles.append(self._settler.submit(self._finish, lease, work, pace))
+        self._settles.append(self._settler.submit(self._finish, lease, work, pace, timing))
         if work.unavailable is not None or work.deaths:
             self._wait_for_settles()
             self._release_prefetched()  # the group may now be paused, or its circuit open: claim again
@@ -285,17 +291,18 @@ class Worker:
         while len(self._settles) > but:
             self._settles.popleft().result()
 
-    def _finish(self, lease: Lease, work: Work, pace: Pace) -> None:
-        settling = LeaseSettlement(lease, work)
+    def _finish(self, lease: Lease, work: Work, pace: Pace, timing: Timing) -> None:
+        settling, began = LeaseSettlement(lease, work), time.monotonic()
         settled = self._patiently(lambda: self._report(settling, pace))
         self.heartbeat.drop(lease)
         if settled is None or settled.failed or settled.released:
             self._came_back.set()
         name = self.subscription.name
         if settled is not None:
-            self.observers.emit(LeaseEnded(name, lease.id, settled))
+            timing = replace(timing, settle_seconds=time.monotonic() - began)
+            self.observers.emit(LeaseEnded(name, lease.id, settled, work.events, timing))
             if work.failed or work.dead:
-                self.observers.emit(EventsFailed(name, work.events, {**work.failed, **work.dead}))
+                self.observers.emit(EventsFailed(name, work.events, {**work.failed, **work.dead}, lease.id))
         if work.deaths:
             self.observers.emit(ProcessesDied(name, work.deaths))
 
@@ -306,7 +313,13 @@ class Worker:
         except (LeaseLost, *AWAY):
             raise
         except Exception as error:
-            logger.warning("%s: the settle failed: %s: %s", self.subscription.name, type(error).__name__, error)
+            logger.warning(
+                "%s: the settle failed: %s: %s",
+                *(self.subscription.name, type(error).__name__, error),
+                extra=about(
+                    "settle_failed", self.subscription.name, lease=settling.lease_id, code=codec.error_code(error)
+                ),
+            )
             pace.shrink(settling.count)
             return settling.give_up(error)
 

@@ -18,8 +18,10 @@ from penstock.http import (
     job_work,
     jobs,
     leases,
+    metrics,
     operators,
     problems,
+    retention,
     runs,
     schedules,
     standing,
@@ -38,6 +40,7 @@ from penstock.web import Live, asgi
 REQUESTS_PER_SECOND: Final = 1_000.0
 _ROUTERS: Final = (
     health.router,
+    metrics.router,
     events.router,
     groups.router,
     operators.router,
@@ -48,6 +51,7 @@ _ROUTERS: Final = (
     inspection.router,
     standing.router,
     system.router,
+    retention.router,
     runs.router,
 )
 
@@ -57,15 +61,17 @@ def service(
 ) -> FastAPI:
     """Make the service over an open log, which it does not close. The rate is that of each token."""
     polls, live, door = Polls(log), Live(log), Door(auth)
+    measured = metrics.ServiceMetrics(log)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        live.stop()
-        await polls.close()
+        with measured.process.counting():
+            yield
+            live.stop()
+            await polls.close()
 
     app = FastAPI(title="Penstock", version=_version(), docs_url=None, redoc_url=None, lifespan=life)
-    app.state.log, app.state.polls, app.state.live = log, polls, live
+    app.state.log, app.state.polls, app.state.live, app.state.metrics = log, polls, live, measured
     for router in _ROUTERS:
         app.include_router(router)
     problems.install(app)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import time
 from collections import OrderedDict
 from typing import Final, Protocol
 
 from penstock.core.access import ADMIN, Access, Grant
+from penstock.core.urls import is_loopback
 from penstock.errors import CrossSite, Unauthorized
 from penstock.log.log import Log
 from penstock.log.tokens import ENVIRONMENT, hash_of
@@ -67,16 +67,6 @@ class NoAuth:
         if not is_loopback(_without_port(host or "")):
             raise CrossSite("Without tokens the service answers only to localhost and loopback addresses.")
         return Access("loopback", (Grant(ADMIN),))
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a name or an address means this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _without_port(host: str) -> str:

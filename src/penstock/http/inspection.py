@@ -49,6 +49,29 @@ _GROUP = {
     "oldest_seconds": 1.5,
     "paused": False,
 }
+_SERIES = {
+    "stream": "orders",
+    "group": "fraud",
+    "since": "2026-07-01T11:00:00+00:00",
+    "until": "2026-07-01T12:00:00+00:00",
+    "step_seconds": 60,
+    "points": [
+        {
+            "at": "2026-07-01T11:00:00+00:00",
+            "published": 40,
+            "failed": 1,
+            "dead": 0,
+            "released": 0,
+            "appended": 42,
+            "lag": 4,
+            "oldest_seconds": 1.5,
+            "pending": 3,
+            "claimed": 1,
+            "retrying": 1,
+            "dead_letters": 1,
+        }
+    ],
+}
 _JOB_TYPE = {
     "type": "email:send",
     "queue": "default",
@@ -93,6 +116,39 @@ def _group(one: GroupStats) -> dict[str, Any]:
     """Return the stats of a group; only those of jobs have totals."""
     totals = ("completed_total", "exhausted_total")
     return {name: value for name, value in asdict(one).items() if value is not None or name not in totals}
+
+
+@router.get(
+    "/streams/{stream}/series",
+    **spec("read", _SERIES | {"group": None}, "naive_datetime", shape=ref("Series"), reads=True),
+)
+def stream_series(
+    log: TheLog,
+    access: CanRead,
+    stream: Stream,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    step_seconds: int | None = None,
+) -> Answer:
+    """Return what was appended to a stream over time, in buckets of `step_seconds`; everything else is null."""
+    return Answer(asdict(log.series(stream, since=since, until=until, step_seconds=step_seconds)))
+
+
+@router.get(
+    "/streams/{stream}/groups/{group}/series",
+    **spec("read", _SERIES, "unknown_group", "naive_datetime", shape=ref("Series"), reads=True),
+)
+def group_series(
+    log: TheLog,
+    access: CanRead,
+    stream: Stream,
+    group: Group,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    step_seconds: int | None = None,
+) -> Answer:
+    """Return the numbers of a group over time, in buckets of `step_seconds`; null where nobody sampled."""
+    return Answer(asdict(log.series(stream, group, since=since, until=until, step_seconds=step_seconds)))
 
 
 @router.get(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
@@ -10,7 +11,8 @@ from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from penstock.core.access import APPEND, WORK, Access
-from penstock.core.lease import Idle
+from penstock.core.lease import Idle, Settled
+from penstock.core.observe import Claimed, LeaseEnded, everyone
 from penstock.errors import InvalidInput, LeaseLost
 from penstock.http.answers import Answer, lease_document, settled_document
 from penstock.http.bodies import Body, Number, StrictRoute, Whole
@@ -108,6 +110,12 @@ def held(log: Log, access: Access, lease_id: int, token: int | str) -> Lease:
     return lease
 
 
+def _ended(lease: Lease, settled: Settled) -> Settled:
+    """Tell observers how a lease ended; a request that is repeated is told again."""
+    everyone.emit(LeaseEnded(f"{lease.stream}/{lease.group}", lease.id, settled))
+    return settled
+
+
 def nothing(idle: Idle) -> Response:
     """Answer that nothing is due, and when to ask again."""
     seconds = 1 if idle.seconds is None else min(60, max(1, math.ceil(idle.seconds)))
@@ -142,11 +150,15 @@ async def claim(
     }
 
     def attempt() -> Answer | Idle:
+        began = time.monotonic()
         if key is None:
             found = log.try_claim(stream, group, **options)
         else:
             found = log.claim_once(access.name, key, stream, group, **options)
-        return found if isinstance(found, Idle) else Answer(lease_document(found, carried))
+        if isinstance(found, Idle):
+            return found
+        everyone.emit(Claimed(f"{stream}/{group}", found.id, len(found), time.monotonic() - began))
+        return Answer(lease_document(found, carried))
 
     answer = await polls.claimed(request, max(asked.wait, wait), attempt, (stream, group))
     return nothing(answer) if isinstance(answer, Idle) else answer
@@ -169,7 +181,7 @@ def settle(log: TheLog, access: CanWork, carried: Carried, lease_id: LeaseId, bo
         require(access, APPEND, one.stream or "")
     if body.names_events:
         lease = lease.read()
-    return Answer(settled_document(lease.settle(**body.outcomes(lease)), carried))
+    return Answer(settled_document(_ended(lease, lease.settle(**body.outcomes(lease))), carried))
 
 
 @router.post("/leases/{lease_id}/extend", **spec("work", {"expires_at": "2026-07-01T12:02:00+00:00"}, "lease_lost"))
@@ -184,7 +196,8 @@ def extend(log: TheLog, access: CanWork, lease_id: LeaseId, body: Extend) -> Ans
 )
 def release(log: TheLog, access: CanWork, carried: Carried, lease_id: LeaseId, body: Held) -> Answer:
     """Give everything back, due at once and without counting a failure."""
-    return Answer(settled_document(held(log, access, lease_id, body.token).release(), carried))
+    lease = held(log, access, lease_id, body.token)
+    return Answer(settled_document(_ended(lease, lease.release()), carried))
 
 
 @router.post(

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from penstock.core.log_fields import about
 from penstock.errors import (
     CommitUnknown,
     InternalError,
@@ -35,7 +36,15 @@ _STATUSES: Final = {
     401: ("unauthorized",),
     403: ("forbidden", "cross_site", "permission_denied"),
     404: (
-        *("not_found", "unknown_event", "unknown_group", "unknown_job", "unknown_reader", "unknown_run"),
+        *(
+            "not_archived",
+            "not_found",
+            "unknown_event",
+            "unknown_group",
+            "unknown_job",
+            "unknown_reader",
+            "unknown_run",
+        ),
         *("unknown_schedule", "unknown_token"),
     ),
     405: ("method_not_allowed",),
@@ -53,7 +62,14 @@ _STATUSES: Final = {
     501: ("missing_dependency",),
     503: (
         *("commit_unknown", "copied_log", "on_standby", "schema_missing", "schema_too_new", "schema_too_old"),
-        *("store_busy", "store_closed", "store_read_only", "store_unavailable"),
+        *(
+            "archive_damaged",
+            "archive_unavailable",
+            "store_busy",
+            "store_closed",
+            "store_read_only",
+            "store_unavailable",
+        ),
     ),
 }
 _STATUS_OF: Final = {code: status for status, codes in _STATUSES.items() for code in codes}
@@ -104,7 +120,7 @@ def problem(error: PenstockError, headers: Mapping[str, str] | None = None) -> R
     """Return the answer to a request that failed."""
     body = document(error)
     if body["status"] == 503:
-        logger.warning("http: %s", error.message)
+        logger.warning("http: %s", error.message, extra=about("http_unavailable", code=error.code))
     given = dict(headers or {})
     if body["status"] == 401:
         given.setdefault("WWW-Authenticate", "Bearer")
@@ -123,7 +139,8 @@ class Refused(HTTPException):
 
 def unforeseen(error: BaseException) -> Response:
     """Log an error that nobody foresaw, and answer without its words: they may hold what is nobody's business."""
-    logger.error("http: %s", type(error).__name__, exc_info=error)
+    fields = about("http_error", code=InternalError.code)
+    logger.error("http: %s", type(error).__name__, exc_info=error, extra=fields)
     return problem(InternalError())
 
 

@@ -10,8 +10,9 @@ from typing import Final
 import uvicorn
 from fastapi import FastAPI
 
+from penstock.core.urls import is_loopback
 from penstock.errors import StoreUnavailable, TokenNeeded
-from penstock.http.auth import Auth, NoAuth, Tokens, is_loopback
+from penstock.http.auth import Auth, NoAuth, Tokens
 from penstock.http.polls import Polls
 from penstock.log.log import Log
 from penstock.log.tokens import ENVIRONMENT
@@ -56,6 +57,7 @@ class Server(uvicorn.Server):
             app,
             loop="asyncio",  # whatever else is installed: one loop, the one that is tested
             access_log=False,
+            log_config=None,  # its warnings go where those of Penstock go
             log_level="warning",
             server_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
@@ -71,6 +73,13 @@ class Server(uvicorn.Server):
         if self.should_exit:
             self.force_exit = True
         self.stop()
+
+    def obey(self, wanted: str) -> bool:
+        """Follow an operator's order to the run of this service; False if that is no news."""
+        if wanted == "stop" and not self.should_exit:
+            self.stop()
+            return True
+        return False
 
     def stop(self) -> None:
         """Stop gracefully, from any thread."""

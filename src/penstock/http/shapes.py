@@ -13,12 +13,15 @@ from penstock.core.job import Job
 from penstock.core.lease import LeaseRow, Settled
 from penstock.core.retry import Retry
 from penstock.http.answers import CLAIMED, DELIVERY, EVENT, JOB
+from penstock.log.archives.erase import Erased
+from penstock.log.archives.record import Archive
 from penstock.log.audit_pages import AuditEntry
 from penstock.log.deliveries import Attempt, DeliveryRecord
 from penstock.log.horizon import Holder
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.life import Done, GroupLife, HeldBy
 from penstock.log.problems import Problem
+from penstock.log.retention.policies import RetentionPolicy
 from penstock.log.runs import RunInfo
 from penstock.log.series import Point, Series
 from penstock.log.sizes import Size
@@ -101,6 +104,9 @@ def components() -> dict[str, Schema]:
         "ClaimedJob": an_object(**job, token=_WHOLE, payload={}, result={}),
         "Group": an_object(**_group(), retry=an_object(**_of(Retry, " ".join(Retry().stored)))),
         "Schedule": an_object(**schedule, optional=body),
+        "RetentionPolicy": an_object(**_of(RetentionPolicy)),
+        "Archive": an_object(**_of(Archive)),
+        "Erased": an_object(**_of(Erased)),
         "Run": an_object(**_of(RunInfo)),
         "GroupStats": an_object(**group_stats, optional=totals),
         "StreamStats": an_object(**_of(StreamStats)),

@@ -45,10 +45,10 @@ def spec(
     example: Any,
     *codes: str,
     shape: Schema | None = None,
+    media_type: str = "application/json",
     status: int = 200,
     reads: bool = False,
     or_empty: str | None = None,
-    media: str = "application/json",
 ) -> dict[str, Any]:
     """Return the options of a route: `reads` if it has no body, `or_empty` says when it answers 204.
 
@@ -57,7 +57,7 @@ def spec(
     content = {}
     if example is not None:
         shown = {"schema": shape or like(example), "example": example}
-        content = {"content": {media: shown}}
+        content = {"content": {media_type: shown}}
     responses: dict[int | str, dict[str, Any]] = {status: {"description": "Done.", **content}}
     if or_empty is not None:
         seconds = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
@@ -72,7 +72,7 @@ def spec(
     return {
         "status_code": status,
         "response_model": None,
-        "response_class": Answer if media == "application/json" else Response,
+        "response_class": Answer if media_type == "application/json" else Response,
         "responses": responses,
         "openapi_extra": extra,
     }

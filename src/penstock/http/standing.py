@@ -1,21 +1,19 @@
-"""How streams and groups stand: lanes, leases, keys that are held back, bindings, types and numbers over time."""
+"""How streams and groups stand: lanes, leases, keys that are held back, bindings and types."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 
 from penstock.http.answers import Answer
-from penstock.http.bodies import Moment, StrictRoute
+from penstock.http.bodies import StrictRoute
 from penstock.http.given import CanRead, Group, Stream, TheLog
-from penstock.http.shapes import an_object, many, ref
+from penstock.http.shapes import an_object, many
 from penstock.http.spec import spec
-from penstock.log.series import Series
 
 router = APIRouter(prefix="/v1/streams/{stream}", tags=["inspection"], route_class=StrictRoute)
-Step = Annotated[int, Query(ge=1, lt=2**31, description="The length of a bucket in seconds.")]
 _AT = "2026-07-01T12:00:00+00:00"
 _LANE = {"lane": 0, "cursor": 61377, "behind": 51002, "returned_ranges": 0, "returned_events": 0}
 _LEASE = {"id": 9912, "lane": 0, "kind": "range", "members": 50, "low": 61327, "high": 61377, "attempts": 1}
@@ -24,44 +22,12 @@ _KEY = {"key": "c-42", "lane": 3, "offset": 58111, "event_id": "0198c0de-0000-70
 _KEY |= {"event_type": "order.created", "state": "PENDING", "reason": "retry", "attempts": 1, "failures": 1}
 _KEY |= {"available_at": _AT, "error_code": "KeyError", "last_error": "'risk'", "waiting": 318}
 _BINDING = {"from_offset": 40001, "types": ["order.*"], "headers": None, "created_at": _AT}
-_POINT = {"at": _AT, "published": 120, "lag": 4, "oldest_seconds": 1.5}
-_SERIES = {"stream": "orders", "group": "fraud", "since": _AT, "until": _AT, "step_seconds": 60, "points": [_POINT]}
 
 
 @router.get("/types", **spec("read", {"types": {"order.created": 45}}, reads=True, shape=an_object(types={})))
 def types(log: TheLog, access: CanRead, stream: Stream) -> Answer:
     """Return how many events of each type the stream has."""
     return Answer({"types": log.event_types(stream)})
-
-
-@router.get("/series", **spec("read", _SERIES | {"group": None}, "naive_datetime", shape=ref("Series"), reads=True))
-def stream_series(
-    log: TheLog,
-    access: CanRead,
-    stream: Stream,
-    since: Moment | None = None,
-    until: Moment | None = None,
-    step_seconds: Step | None = None,
-) -> Answer:
-    """Return how many events were appended to the stream over time; default: the last hour."""
-    return _series(log.series(stream, since=since, until=until, step_seconds=step_seconds))
-
-
-@router.get(
-    "/groups/{group}/series",
-    **spec("read", _SERIES, "unknown_group", "naive_datetime", shape=ref("Series"), reads=True),
-)
-def series(
-    log: TheLog,
-    access: CanRead,
-    stream: Stream,
-    group: Group,
-    since: Moment | None = None,
-    until: Moment | None = None,
-    step_seconds: Step | None = None,
-) -> Answer:
-    """Return what the group did and how it stood over time; null where nobody sampled. Default: the last hour."""
-    return _series(log.series(stream, group, since=since, until=until, step_seconds=step_seconds))
 
 
 @router.get(
@@ -104,7 +70,3 @@ def bindings(log: TheLog, access: CanRead, stream: Stream, group: Group) -> Answ
 
 def _listed(name: str, found: list[Any]) -> Answer:
     return Answer({name: [asdict(one) for one in found]})
-
-
-def _series(found: Series) -> Answer:
-    return Answer(asdict(found))

@@ -106,7 +106,9 @@ def tokens(log: TheLog, access: CanAdmin) -> Answer:
     return Answer({"tokens": [_token(one) for one in log.tokens()]})
 
 
-@router.get("/events/stream", **spec("read", "id: 7\ndata: events leases\n\n", reads=True, media="text/event-stream"))
+@router.get(
+    "/events/stream", **spec("read", "id: 7\ndata: events leases\n\n", reads=True, media_type="text/event-stream")
+)
 async def changes(request: Request, access: CanRead, seconds: Seconds = LIFE_SECONDS) -> Response:
     """Stream server-sent events: `data` is the names of what has changed (events, leases, audit, runs, beat).
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
+from penstock.core.codec import error_code
+from penstock.core.log_fields import about
 from penstock.engine.outage import try_once
 from penstock.engine.rounds import rounds
 from penstock.log.log import Log
@@ -58,4 +60,4 @@ class Upkeep:
             words = f"{name}: {type(error).__name__}: {error}"
             if words != self._said.get(name):
                 self._said[name] = words
-                logger.warning("http: %s", words)
+                logger.warning("http: %s", words, extra=about("round_failed", code=error_code(error), round=name))

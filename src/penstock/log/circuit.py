@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from penstock.core.circuit import next_delay
 from penstock.core.group import Group
 from penstock.core.lease import Failure, Settled
+from penstock.core.observe import CircuitClosed, CircuitOpened
 from penstock.log.transact import look
 from penstock.stores.base import Store, Transaction
 
@@ -56,5 +57,8 @@ def settled(
             last_error=unavailable.message,
             error_code=unavailable.code,
         )
+        if known is None:
+            tx.observed.append(CircuitOpened(f"{group.stream}/{group.group_name}", unavailable.code))
     elif is_probe and answer.published:
         tx.run("circuit.close", group_id=group.group_id, lease=lease_id)
+        tx.observed.append(CircuitClosed(f"{group.stream}/{group.group_name}"))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from penstock.core.delivery import State
 from penstock.core.finding import Finding, Level, duration
-from penstock.core.limits import BLOCKED_PER_LANE, RUN_LOST_SECONDS
-from penstock.log import deliveries, stats
+from penstock.core.limits import BLOCKED_PER_LANE, RUN_LOST_SECONDS, TALLY_EVERY
+from penstock.log import deliveries, doctor_runs, stats
 from penstock.log.reader_claims import CLAIMED_BY
 from penstock.log.repair import Repaired
 from penstock.log.selection import Selection
@@ -18,17 +18,29 @@ from penstock.stores.base import Row, Store, Transaction
 __all__ = ["Finding", "Level", "examine", "repaired"]
 _IDLE_SECONDS = 600
 _SILENT_SECONDS = 3_600  # a micro-batch that takes longer is more likely a query that has failed
+_CLOCK_SECONDS = 2.0
+_UNCOUNTED = 20  # marks of the tally
 _LOOK = 100  # pending deliveries examined to see whether any is due
 
 
 def examine(store: Store) -> list[Finding]:
     """Run every check; nothing is changed."""
     with store.transaction(write=False) as tx:
-        now = tx.now()
-        findings = [*store.health(tx, now), *_expired(tx, now), *_silent_readers(tx, now), *_blocked(tx)]
+        before, now, after = local_now(), tx.now(), local_now()
+        findings = [*store.health(tx, now), _clock(now, before, after)]
+        if _has_problem(findings, "indexes"):
+            return findings  # the other checks would fail, or read whole tables
+        findings += [*_expired(tx, now), *_silent_readers(tx, now), *_blocked(tx)]
+        findings += [*doctor_runs.lost(tx, now), *doctor_runs.exposed(tx, now)]
+        if _has_problem(findings, "home"):
+            return findings
+        findings += _uncounted(tx)
         claims = tx.rows("doctor.last_claim")
-    away = any(one.check == "home" and one.level is Level.PROBLEM for one in findings)
-    return findings if away else [*findings, *_idle(store, claims, now)]
+    return [*findings, *_idle(store, claims, now)]
+
+
+def _has_problem(findings: Iterable[Finding], check: str) -> bool:
+    return any(one.check == check and one.level is Level.PROBLEM for one in findings)
 
 
 def repaired(done: Repaired) -> Iterator[Finding]:
@@ -39,6 +51,38 @@ def repaired(done: Repaired) -> Iterator[Finding]:
     raised = f"Raised: {', '.join(done.sequences)}." if done.sequences else "All were above what is stored."
     yield Finding(Level.OK, "repair: sequence", raised)
     yield Finding(Level.OK, "repair: leases", f"{done.leases:,} open leases were ended.")
+    if done.indexes:
+        yield Finding(Level.OK, "repair: indexes", f"Created again: {', '.join(done.indexes)}.")
+    if done.runs:
+        yield Finding(Level.OK, "repair: runs", f"{done.runs:,} lost runs were closed.")
+
+
+def local_now() -> datetime:
+    """This machine's time."""
+    return datetime.now(UTC)
+
+
+def _clock(now: datetime, before: datetime, after: datetime) -> Finding:
+    """Compare the clocks; the database's decides everything, so this only confuses who reads logs."""
+    apart = max((before - now).total_seconds(), (now - after).total_seconds())
+    if apart < _CLOCK_SECONDS:
+        return Finding(Level.OK, "clock", "This machine and the database agree on the time.")
+    ahead = "ahead of" if before > now else "behind"
+    what = f"This machine's clock is {duration(apart)} {ahead} the database's, which decides when things are due."
+    return Finding(
+        Level.NOTE, "clock", what, "Synchronise both with NTP: `--at +1h` and log lines follow this machine's."
+    )
+
+
+def _uncounted(tx: Transaction) -> Iterator[Finding]:
+    """Find a tally that is behind: counts then read every event above its last mark."""
+    row = tx.one("tally.last")
+    counted, horizon = 0 if row is None else int(row.upto), tx.horizon()
+    if horizon - counted > _UNCOUNTED * TALLY_EVERY:
+        what = f"The log is counted up to {counted:,} of {horizon:,}: stats get slower with every event."
+        yield Finding(Level.NOTE, "tally", what, "Run a worker or `penstock serve`: they count in the background.")
+    else:
+        yield Finding(Level.OK, "tally", f"The log is counted up to {counted:,} of {horizon:,}.")
 
 
 def _expired(tx: Transaction, now: datetime) -> Iterator[Finding]:
@@ -94,14 +138,15 @@ def _idle(store: Store, claims: Iterable[Row], now: datetime) -> list[Finding]:
             )
             found.append(Finding(Level.NOTE, "groups", what, "Fix the target; one event is tried now and then."))
             continue
-        if group.pending == 0 or (claimed_at is not None and now - claimed_at < _seconds(_IDLE_SECONDS)):
-            continue
         if group.paused:
             why = group.pause_reason or "by hand"
             what = f"{group.group} on {group.stream} is paused ({why}): {group.pending:,} events wait."
             todo = f"penstock group resume {group.stream} {group.group}"
             found.append(Finding(Level.NOTE, "groups", what, todo))
-        elif _waits_for_a_worker(store, group, now):
+            continue
+        if group.pending == 0 or (claimed_at is not None and now - claimed_at < _seconds(_IDLE_SECONDS)):
+            continue
+        if _waits_for_a_worker(store, group, now):
             ago = "ever" if claimed_at is None else f"for {duration((now - claimed_at).total_seconds())}"
             what = f"Nobody has claimed for {group.group} on {group.stream} {ago}: {group.pending:,} events wait."
             found.append(Finding(Level.PROBLEM, "groups", what, "Start a worker, or delete the group."))

@@ -11,7 +11,7 @@ from penstock.stores.base import Row, Store, Transaction
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """An open or prepared transaction that appends to this log; until it ends, nothing above its events is delivered."""
+    """A transaction that appends to this log: nothing above its events is delivered before it ends."""
 
     pid: int | None
     role: str | None

@@ -61,7 +61,13 @@ from penstock.log import (
     standing,
     stats,
     tokens,
+    vitals,
 )
+from penstock.log.archives import erase, restore
+from penstock.log.archives import record as archive_record
+from penstock.log.archives.erase import Erased
+from penstock.log.archives.record import Archive
+from penstock.log.archives.restore import Restored
 from penstock.log.audit_pages import AuditEntry
 from penstock.log.bookkeeping import Bookkeeping
 from penstock.log.cancel import Cancelled
@@ -72,10 +78,11 @@ from penstock.log.deliveries import DeliveryRecord
 from penstock.log.fingerprints import FingerprintStats
 from penstock.log.horizon import Horizon
 from penstock.log.ingest import Ingests
-from penstock.log.jobs import beat, finish, lifetime, retention, schedules, submit, types
+from penstock.log.jobs import beat, finish, lifetime, schedules, submit, types
 from penstock.log.jobs import cancel as job_cancel
 from penstock.log.jobs import look as jobs
 from penstock.log.jobs import newest as newest_jobs
+from penstock.log.jobs import retention as job_retention
 from penstock.log.jobs.beat import Beat
 from penstock.log.jobs.claim import JobClaims
 from penstock.log.jobs.held import HeldJobs
@@ -94,6 +101,9 @@ from penstock.log.operations.run import Runner
 from penstock.log.problems import Problem, Survey
 from penstock.log.readers import Reader
 from penstock.log.repair import Repaired, repair
+from penstock.log.retention import apply, policies
+from penstock.log.retention.apply import Expired
+from penstock.log.retention.policies import Retention, RetentionPolicy
 from penstock.log.runs import NewRun, RunCounts, RunInfo
 from penstock.log.search import Found
 from penstock.log.selection import Filters, Moved, select
@@ -103,6 +113,7 @@ from penstock.log.standing import BindingEntry, BlockedKey, Lane, OpenLease
 from penstock.log.stats import Stats
 from penstock.log.tokens import NewToken, Token
 from penstock.log.transact import look
+from penstock.log.vitals import Vitals
 from penstock.stores.base import Store, Transaction
 
 __all__ = ["Log", "Moved"]
@@ -631,6 +642,64 @@ class Log:
         """
         fingerprints.note(self.store, stream, group, fingerprint, note=note, owner=owner, muted=muted, by=by)
 
+    # --- retention, archives and erasure -------------------------------------------------------------------------
+
+    def set_retention(
+        self,
+        stream: str,
+        *,
+        keep: float | timedelta | str | None = None,
+        keep_dead: float | timedelta | str | None = None,
+        archive: str | None = None,
+        by: str | None = None,
+    ) -> RetentionPolicy | None:
+        """Remove events of a stream by themselves once they are older than `keep` and every group has finished them.
+
+        Times are seconds or a timedelta; what is not given stays as it is; `keep="forever"` removes the policy. The
+        events of dead letters stay, unless `keep_dead` says how long after their death ("forever": always). With
+        `archive` only what was archived there is removed; "none" ends that.
+        """
+        return policies.set_retention(self.store, stream, keep, keep_dead, archive, by)
+
+    def retention(self) -> Retention:
+        """Return how long the events of streams, and jobs by their type, stay."""
+        return policies.retention(self.store)
+
+    def apply_retention(self) -> Expired:
+        """Remove some of what policies let go; engines and `penstock serve` do this by themselves.
+
+        Call it again while the result says `more`.
+        """
+        return apply.apply_retention(self.store)
+
+    def archives(self, stream: str | None = None) -> list[Archive]:
+        """Return all archives, of one stream or of the log; `penstock archive` writes them."""
+        return archive_record.archives(self.store, stream)
+
+    def restore(
+        self,
+        stream: str,
+        *,
+        source: str | None = None,
+        after: int = 0,
+        upto: int | None = None,
+        keep_days: float = limits.RESTORE_KEEP_DAYS,
+        by: str | None = None,
+    ) -> Restored:
+        """Put archived events that were pruned back under their own offsets, so that rewind and replay reach them.
+
+        Groups that had passed them have finished them. `source` is one place of several. Policies leave them alone for
+        `keep_days`. If interrupted, call it again.
+        """
+        return restore.restore(self.store, stream, source=source, after=after, upto=upto, keep_days=keep_days, by=by)
+
+    def erase(self, event_id: Any, *, reason: str, by: str | None = None) -> Erased:
+        """Replace the payload of an event by an empty one, in the log and in archives; the event stays, as `erased`.
+
+        What its failures said goes with it. Copies that handlers made of it are not known here.
+        """
+        return erase.erase(self.store, event_id, reason, by)
+
     # --- inspect -------------------------------------------------------------------------------------------------
 
     def deliveries(
@@ -715,6 +784,10 @@ class Log:
     def state(self, stream: str, group: str, key: str) -> dict[str, Any]:
         """Return the state of one key, for inspection."""
         return keyed_state.of_key(self.store, stream, group, key)
+
+    def vitals(self) -> Vitals:
+        """Return what is wrong with the log as a whole, in numbers: who holds the horizon, blocked lanes, runs."""
+        return vitals.vitals(self.store)
 
     def circuits(self) -> list[OpenCircuit]:
         """Return the groups whose targets are down, and since when."""
@@ -923,7 +996,7 @@ class Log:
 
         Call it again while the result says `more`.
         """
-        return retention.remove_finished(self.store)
+        return job_retention.remove_finished(self.store)
 
     def claim_job(
         self,

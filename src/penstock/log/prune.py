@@ -38,52 +38,48 @@ def prune(
         return min(positions.offset_of(tx, stream, position), tx.horizon())
 
     record_metrics.record(store)  # leases that are counted before they go need not be counted on their way out
-    return Moved(_Pruning(stream, look(store, target), keep_dead, author).run(store))
+    return Moved(_Pruning(stream, look(store, target), keep_dead, by=author).run(store))
 
 
 @dataclass(slots=True)
-class _Pruning:
-    """One prune of a stream up to an offset, batch by batch."""
+class Batch:
+    """Removes the events of a stream up to an offset, batch by batch."""
 
     stream: str
     upto: int
-    keep_dead: bool
-    by: str
+    keep_dead: bool = True
+    dead_before: datetime | None = None  # dead letters that died before are not kept
     at: int = 0
-    removed: int = 0
 
-    def run(self, store: Store) -> int:
-        """Prune everything; returns how many events were removed."""
-        while self.at < self.upto:
-            removed, self.at = transact(store, self._batch)
-            self.removed += removed
-        while transact(store, self._leases):
-            pass
-        transact(store, self._tidy)
-        return self.removed
-
-    # --- events --------------------------------------------------------------------------------------------------
-
-    def _batch(self, tx: Transaction) -> tuple[int, int]:
+    def remove_next(self, tx: Transaction) -> tuple[int, int]:
         """Remove the next batch; returns how many events were removed, and where it ends."""
         low = self.at
         for one in groups.every(tx, self.stream):
             groups.locked(tx, one.stream, one.group_name)
         tx.run("prune.lock")  # no group is created and nothing is counted while events are removed
         known = groups.every(tx, self.stream)
-        high = self._reach(tx, known, low)
-        where = {"stream": self.stream, "low": low, "high": high}
-        kept = sorted({row.offset for row in tx.rows("prune.needed", keep_dead=self.keep_dead, **where)})
-        types = tx.rows("prune.types", kept=kept, **where)
+        high, kept, types = self.examine(tx, known)
         removed = sum(int(row.events) for row in types)
         if removed:
             self._count_out(tx, known, types, kept, low, high)
+            where = {"stream": self.stream, "low": low, "high": high}
             if self.stream.startswith(PREFIX):
                 self._add_totals(tx, known, removed, kept, where)
-            tx.run("prune.range", kept=kept, last=max(int(row.last) for row in types), **where)
-            if self.stream.startswith(PREFIX):
-                tx.run("prune.jobs", low=low, high=high)
+            self._remove(tx, known, kept, max(int(row.last) for row in types), where)
         return removed, high
+
+    def examine(self, tx: Transaction, known: list[Group]) -> tuple[int, list[int], list[Row]]:
+        """Return where the next batch ends, which of its events are kept, and how many go of each type."""
+        high = self._reach(tx, known, self.at)
+        where = {"stream": self.stream, "low": self.at, "high": high}
+        dead = {"keep_dead": self.keep_dead, "dead_before": self.dead_before}
+        kept = sorted({row.offset for row in tx.rows("prune.needed", **dead, **where)})
+        return high, kept, tx.rows("prune.types", kept=kept, **where)
+
+    def _remove(self, tx: Transaction, known: list[Group], kept: list[int], last: int, where: dict[str, Any]) -> None:
+        tx.run("prune.range", kept=kept, last=last, **where)
+        if self.stream.startswith(PREFIX):
+            tx.run("prune.jobs", low=where["low"], high=where["high"])
 
     def _reach(self, tx: Transaction, known: list[Group], low: int) -> int:
         """Return where a batch ends: after a number of events, or earlier at a step of the tally or a binding."""
@@ -141,7 +137,23 @@ class _Pruning:
             return 0 if row is None else int(row.events)
         return span.counted(counts)
 
-    # --- what was recorded about them ------------------------------------------------------------------------------
+
+@dataclass(slots=True)
+class _Pruning(Batch):
+    """One prune of a stream, and of what was recorded about its events."""
+
+    by: str = ""
+    removed: int = 0
+
+    def run(self, store: Store) -> int:
+        """Prune everything; returns how many events were removed."""
+        while self.at < self.upto:
+            removed, self.at = transact(store, self.remove_next)
+            self.removed += removed
+        while transact(store, self._leases):
+            pass
+        transact(store, self._tidy)
+        return self.removed
 
     def _leases(self, tx: Transaction) -> int:
         """Remove some ended leases without events, except those that hold a lane's cursor; returns how many."""

@@ -12,6 +12,7 @@ from penstock.core import fingerprint
 from penstock.core.delivery import Reason, State
 from penstock.core.group import Group
 from penstock.core.lease import Failure, LeaseOutcome, Settled, cut
+from penstock.core.observe import LeasesExpired
 from penstock.errors import UnknownGroup
 from penstock.log import cancel, crash_guard, groups
 from penstock.log.lease_end import end_lease
@@ -61,12 +62,15 @@ def reap_group(tx: Transaction, stream: str, group_name: str) -> int:
 def end_expired(tx: Transaction, group: Group, ids: list[int], now: datetime) -> int:
     """End these leases, except those whose holder is settling right now; returns how many ended."""
     leases: list[LeaseRecord] = tx.rows("reap.lock", ids=sorted(ids), now=now)
-    for lease in leases:
-        _reap(tx, group, lease, now)
+    if leases:
+        ended = [_reap(tx, group, lease, now) for lease in leases]
+        sums = (sum(one.published for one in ended), sum(one.failed for one in ended))
+        counts = Settled(*sums, sum(one.dead for one in ended), sum(one.released for one in ended))
+        tx.observed.append(LeasesExpired(f"{group.stream}/{group.group_name}", len(leases), counts))
     return len(leases)
 
 
-def _reap(tx: Transaction, group: Group, lease: LeaseRecord, now: datetime) -> None:
+def _reap(tx: Transaction, group: Group, lease: LeaseRecord, now: datetime) -> Settled:
     message = f"lease_expired: {lease.claimed_by} since {lease.claimed_at.isoformat()}"
     failure = fingerprint.of_text("lease_expired", message)
     counts = Settled(0, 0, 0, lease.members)
@@ -80,6 +84,7 @@ def _reap(tx: Transaction, group: Group, lease: LeaseRecord, now: datetime) -> N
         write_rows(tx, lease, group, suspect(lease, dict.fromkeys(lease.offsets, failure), now), now)
     remember_kinds(tx, [failure], now)
     end_lease(tx, lease, LeaseOutcome.EXPIRED, counts, now, upto=lease.low, because=failure)
+    return counts
 
 
 def _blame(tx: Transaction, group: Group, lease: LeaseRecord, failure: Failure, now: datetime) -> Settled:

@@ -7,6 +7,7 @@ from functools import partial
 
 from penstock.core.delivery import Reason
 from penstock.core.lease import LeaseOutcome
+from penstock.core.limits import RUN_LOST_SECONDS
 from penstock.log import audit, checks, groups
 from penstock.log.lease_end import give_back_all
 from penstock.log.outcomes import give_back
@@ -22,21 +23,32 @@ class Repaired:
     moved: bool  # the log was a copy from another server
     sequences: tuple[str, ...]  # raised above what is stored
     leases: int  # ended
+    indexes: tuple[str, ...] = ()  # created again
+    runs: int = 0  # lost ones that were closed
 
 
 def repair(store: Store, by: str | None) -> Repaired:
-    """Raise every sequence above what is stored, and end every open lease.
+    """Raise every sequence above what is stored, end every open lease, mend indexes, and close lost runs.
 
     The holder of a restored lease may no longer exist, or may have a token from another history. Its events are due at
     once, without a failure. Stop the workers first: their leases end, too, and their work is repeated.
     """
     author = checks.author(by)
     moved = store.make_home()
+    mended = tuple(store.mend_indexes())
     raised = tuple(transact(store, _raise))
     ended = 0
     for group in groups.listed(store, None):
         ended += transact(store, partial(_end_leases, stream=group.stream, group_name=group.group_name, by=author))
-    return Repaired(moved, raised, ended)
+    return Repaired(moved, raised, ended, mended, transact(store, _close_lost_runs))
+
+
+def _close_lost_runs(tx: Transaction) -> int:
+    now = tx.now()
+    rows = tx.rows("doctor.lost_runs", now=now, lost_seconds=RUN_LOST_SECONDS)
+    for row in rows:
+        tx.run("run.end", run=row.id, outcome="lost", now=now)
+    return len(rows)
 
 
 def _raise(tx: Transaction) -> list[str]:

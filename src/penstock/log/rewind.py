@@ -44,7 +44,10 @@ def aim(tx: Transaction, group: Group, to: Position) -> int:
     target = positions.offset_of(tx, group.stream, to)
     pruned = tx.one("rewind.pruned", stream=group.stream)
     if pruned is not None and target < pruned.upto:
-        raise Pruned(f"Events of {group.stream!r} up to offset {pruned.upto} were pruned, and {target} is below that.")
+        said = f"Events of {group.stream!r} up to offset {pruned.upto} were pruned, and {target} is below that."
+        if tx.one("archive.covered", stream=group.stream) is not None:
+            said += f" They are archived: `penstock restore {group.stream}` puts them back."
+        raise Pruned(said)
     return target
 
 

@@ -18,6 +18,19 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(PenstockDataSource)
 
 
+def events(spark: SparkSession, url: str, stream: str) -> DataFrame:
+    """Return the events of a stream, archived ones included, of which Spark's own Parquet reader reads the files.
+
+    What is read from files and what from the log is decided now. Like `format("penstock")`, but faster where most of
+    the stream is archived in a directory; archives in object storage are read by the data source itself.
+    """
+    from penstock.spark.source.native import events as united
+
+    register(spark)
+    found: DataFrame = united(spark, url, stream)
+    return found
+
+
 def outcomes(rows: DataFrame, batch_id: int, errors: Mapping[int, Any] | None = None) -> DataFrame:
     """Record which events of a micro-batch failed; return the rows of all others. For use inside of `foreachBatch`.
 

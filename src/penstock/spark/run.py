@@ -16,6 +16,7 @@ from penstock.declare.pipeline import Pipeline
 from penstock.declare.portable import PortableSubscription, portable
 from penstock.declare.query import Query
 from penstock.declare.subscription import Subscription
+from penstock.engine import tracing
 from penstock.engine.drain import Served
 from penstock.engine.foreground import Orders, run_engine
 from penstock.engine.outcome import Outcome
@@ -84,6 +85,7 @@ def run_spark(
         _pickle_by_value(app_files())
         said.send(session.sparkContext)
         limit_connections(session)
+        session.sparkContext.environment.update(tracing.environment())
         folders = [place for one in pipelines for place in one.sink.folders]
         preflight.check_executors(
             session, preflight.Needs(secrets.hide(session, log.store.url), tuple(packed), tuple(folders))

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, LiteralString, Protocol
 
 from penstock.core.columns import Columns
-from penstock.core.event import EventColumns, NewEvent
+from penstock.core.event import EventColumns, NewEvent, StoredEvent
 from penstock.core.finding import Finding, Level
 from penstock.core.lease import LeaseRow
 from penstock.core.look import Sight
@@ -77,6 +77,9 @@ class Transaction(Protocol):
 
     def append(self, events: Sequence[NewEvent] | EventColumns, *, unique: bool) -> int:
         """Store events; return how many were duplicates. Of columns, and if `unique`, no id may be known: `IdTaken`."""
+
+    def put_back(self, events: Sequence[StoredEvent]) -> list[int]:
+        """Store archived events under their own offsets; returns the offsets of those that were not there."""
 
     def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID, sources: Sequence[int] | None = None) -> None:
         """Put events aside for a task attempt, with the offsets of the events that they were made of, if known."""
@@ -196,6 +199,9 @@ class Store(Protocol):
     def health(self, tx: Transaction, now: datetime) -> Iterable[Finding]:
         """Whether the database is set up to keep the log's promises; nothing is changed."""
 
+    def mend_indexes(self) -> list[str]:
+        """Create every index that is missing or cannot be used, without holding up writers; returns their names."""
+
     def make_home(self) -> bool:
         """Make a log that was copied from another server one of this server's; False if it was one."""
 
@@ -207,12 +213,24 @@ class Store(Protocol):
 
 
 def missing_indexes(wanted: Set[str], tx: Transaction) -> Finding:
-    """Whether every index of the schema exists."""
-    missing = sorted(wanted - {row.name for row in tx.rows("doctor.indexes")})
-    if missing:
-        todo = "Create them again as in `penstock init --sql`."
-        return Finding(Level.PROBLEM, "indexes", f"Missing: {', '.join(missing)}.", todo)
+    """Whether every index of the schema exists, and can be used."""
+    valid = {row.name: bool(row.valid) for row in tx.rows("doctor.indexes")}
+    missing, invalid = sorted(wanted - {*valid}), sorted(name for name in wanted & {*valid} if not valid[name])
+    said = [f"{title}: {', '.join(names)}." for title, names in (("Missing", missing), ("Invalid", invalid)) if names]
+    if said:
+        todo = "`penstock doctor --repair` creates them again; `penstock init --sql` shows their statements."
+        return Finding(Level.PROBLEM, "indexes", " ".join(said), todo)
     return Finding(Level.OK, "indexes", f"All {len(wanted)} are there.")
+
+
+def schema_version(newest: int, tx: Transaction) -> Finding:
+    """Which version the schema has; one that this code does not know is refused before anybody gets here."""
+    row = tx.one("doctor.schema")
+    found = 0 if row is None else int(row.version)
+    if found < newest:
+        what = f"The schema has version {found}; this Penstock brings {newest}."
+        return Finding(Level.PROBLEM, "schema", what, "Run `penstock init` as the owner of the schema.")
+    return Finding(Level.OK, "schema", f"Version {found}.")
 
 
 class Clock(Protocol):

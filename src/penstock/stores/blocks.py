@@ -7,6 +7,7 @@ line of description, the text. `{{name(e., r)}}` in a block stands for it, with 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import LiteralString, NamedTuple
@@ -15,7 +16,11 @@ _NAME = re.compile(r"^-- name: (\S+)\s*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^-- include: (\w+)(?:\((.*)\))?\s*$", re.MULTILINE)
 _USE = re.compile(r"\{\{(\w+)(?:\(([^{}]*)\))?\}\}")
 _INCLUDES = "includes.sql"
-_INDEX = re.compile(r"create (?:unique )?index (?:if not exists )?(\w+)")
+_INDEX = re.compile(
+    r"^create (?:unique )?index (?:if not exists )?(?P<created>\w+)[^;]*"
+    r"|^drop index if exists (?:\w+\.)?(?P<dropped>\w+)",
+    re.MULTILINE,
+)
 SCHEMA_RULE = re.compile(r"[a-z_][a-z0-9_]{0,40}\Z")
 
 
@@ -102,7 +107,20 @@ def migrations(dialect: str, schema: str = "penstock") -> list[tuple[int, str, s
 
 def indexes(dialect: str, schema: str = "penstock") -> set[str]:
     """The names of all indexes that the migrations create."""
-    return {name for *_, text in migrations(dialect, schema) for name in _INDEX.findall(text)}
+    return {*index_statements(dialect, schema)}
+
+
+@cache
+def index_statements(dialect: str, schema: str = "penstock") -> Mapping[str, str]:
+    """The statement that creates each index which the migrations leave."""
+    found: dict[str, str] = {}
+    for *_, text in migrations(dialect, schema):
+        for one in _INDEX.finditer(text):
+            if one["dropped"]:
+                found.pop(one["dropped"], None)
+            else:
+                found[one["created"]] = one[0].strip()
+    return found
 
 
 @cache

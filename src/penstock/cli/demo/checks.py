@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from typing import Any
 
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
 from penstock.cli.demo.database import Database
 from penstock.cli.demo.orders import POISONED
 from penstock.cli.demo.shop import GOLD_CENTS, SCREENING, gold
@@ -53,12 +57,29 @@ def at_the_end(
     return [_asked(database, one) for one in questions + (_windows(stream) if windows else [])]
 
 
-def _asked(database: Database, one: _Question) -> Check:
-    found = tuple(tuple(row) for row in database.execute(one.sql, one.params).fetchall())
-    shown = database.translate(cleandoc(one.sql)).replace("%s", "?")
-    for value in one.params:  # names of streams: letters, digits and dots
+def asked(database: Database, what: str, sql: str, params: Sequence[str], wanted: Rows | None = None) -> Check:
+    """Ask; unless something is `wanted`, the answer should be two numbers that are the same, or 0."""
+    found = tuple(tuple(row) for row in database.execute(sql, params).fetchall())
+    if wanted is None:
+        wanted = tuple((max(row),) * len(row) if len(row) > 1 else (0,) for row in found)
+    shown = database.translate(cleandoc(sql)).replace("%s", "?")
+    for value in params:  # names of streams: letters, digits and dots
         shown = shown.replace("?", f"'{value}'", 1)
-    return Check(one.what, shown, _said(one.wanted), _said(found))
+    return Check(what, shown, _said(wanted), _said(found))
+
+
+def _asked(database: Database, one: _Question) -> Check:
+    return asked(database, one.what, one.sql, one.params, one.wanted)
+
+
+def show(console: Console, one: Check) -> None:
+    """Print a check: what it is about, what was found, and the statement to ask it again."""
+    mark, style = ("✓", "green") if one.passed else ("✗", "bold red")
+    said = Text.assemble((mark, style), f" {one.what}: ", (one.found, "bold"))
+    console.print(Padding(said, (0, 0, 0, 3), expand=False))
+    if not one.passed:
+        console.print(Text(f"     it should have been {one.wanted}", style="bold red"))
+    console.print(Padding(Text(one.sql, style="dim"), (0, 0, 0, 5), expand=False))
 
 
 def _said(rows: Rows) -> str:

@@ -24,9 +24,10 @@ _HOURS = "select begins, sum(orders), sum(cents) from demo_windows where stream 
 class Database:
     """A connection of the application's own."""
 
-    def __init__(self, connection: Any, translate: Callable[[str], str]) -> None:
+    def __init__(self, connection: Any, translate: Callable[[str], str], snapshot: str) -> None:
         self.connection = connection
         self.translate = translate  # a statement as this database wants it
+        self.snapshot = snapshot  # begins a transaction that sees one moment
 
     def execute(self, sql: str, params: Sequence[Any] = ()) -> Any:
         return self.connection.execute(self.translate(sql), params)
@@ -52,19 +53,20 @@ class Database:
 
 
 @contextmanager
-def connect(log: Log) -> Iterator[Database]:
+def connect(log: Log, tables: Sequence[str] = _TABLES) -> Iterator[Database]:
     """The application's connection, with its tables made."""
     connection: Any
     if log.store.kind == "sqlite":
         path = log.store.url.removeprefix("sqlite:///")
-        connection, mark = sqlite3.connect(path, isolation_level=None, timeout=30), "?"
+        connection, mark, snapshot = sqlite3.connect(path, isolation_level=None, timeout=30), "?", "begin"
     else:
         import psycopg
 
         connection, mark = psycopg.connect(log.store.url, autocommit=True), "%s"
+        snapshot = "begin isolation level repeatable read read only"
     try:
-        database = Database(connection, lambda sql: log.store.in_own_words(sql).replace("?", mark))
-        for table in _TABLES:
+        database = Database(connection, lambda sql: log.store.in_own_words(sql).replace("?", mark), snapshot)
+        for table in tables:
             database.execute(table)
         yield database
     finally:

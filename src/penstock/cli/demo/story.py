@@ -20,12 +20,12 @@ from penstock.cli.failures import INTERRUPTED
 from penstock.cli.inspect import dead_letters
 from penstock.cli.operate import moved_line
 from penstock.cli.run_display import Display
+from penstock.cli.sparkline import sparkline
 from penstock.log.deliveries import DeliveryRecord
 from penstock.log.log import Log
 
 _TRANSACTION = 100  # orders in one business transaction
 _CHANGED_MIND = 20  # every so many transactions one is rolled back
-_BARS = "▁▂▃▄▅▆▇█"
 
 
 class Story:
@@ -139,7 +139,7 @@ class Story:
         """The table that the pipeline wrote, as a picture."""
         hours = self.database.hours(self.stream)
         most = max((cents for _, _, cents in hours), default=1)
-        bars = "".join(_BARS[(len(_BARS) - 1) * cents // most] for _, _, cents in hours)
+        bars = sparkline([cents for _, _, cents in hours])
         self.say(f"revenue per hour, from the table of windows:  {bars}  (up to {most // 100:,} €)")
 
     # --- 3 and 4: what went wrong, and how it is mended --------------------------------------------------------------
@@ -174,9 +174,4 @@ class Story:
 
     def _show(self, one: Check) -> None:
         self.checks.append(one)
-        mark, style = ("✓", "green") if one.passed else ("✗", "bold red")
-        said = Text.assemble((mark, style), f" {one.what}: ", (one.found, "bold"))
-        self.console.print(Padding(said, (0, 0, 0, 3), expand=False))
-        if not one.passed:
-            self.console.print(Text(f"     it should have been {one.wanted}", style="bold red"))
-        self.console.print(Padding(Text(one.sql, style="dim"), (0, 0, 0, 5), expand=False))
+        checks.show(self.console, one)

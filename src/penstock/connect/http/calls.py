@@ -17,6 +17,7 @@ from penstock.core.event import Appended, AppendedMany, EventFields
 from penstock.log.deliveries import DeliveryRecord
 from penstock.log.ids import EventIds, uuid7
 from penstock.log.runs import RunInfo
+from penstock.log.series import Series
 from penstock.log.stats import Stats
 
 
@@ -118,6 +119,21 @@ def deliveries(
 def delivery(stream: str, group: str, event_id: Any) -> Call[DeliveryRecord]:
     """Return one delivery with its history; the event by its id or its offset."""
     return Call("GET", path_of("streams", stream, "groups", group, "deliveries", event_id), decode.delivery_of)
+
+
+def series(
+    stream: str,
+    group: str | None = None,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    step_seconds: int | None = None,
+) -> Call[Series]:
+    """Return the numbers of a group over time, or without `group` what was appended to a stream."""
+    times = {name: None if at is None else at.isoformat() for name, at in (("since", since), ("until", until))}
+    of = () if group is None else ("groups", group)
+    path = path_of("streams", stream, *of, "series")
+    return Call("GET", path, decode.series_of, params=given(step_seconds=step_seconds, **times))
 
 
 def stats() -> Call[Stats]:

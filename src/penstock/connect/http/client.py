@@ -60,6 +60,7 @@ class _Verbs:
     deliveries = Verb(calls.deliveries)
     delivery = Verb(calls.delivery)
     stats = Verb(calls.stats)
+    series = Verb(calls.series)
     state = Verb(calls.state)
     runs = Verb(calls.runs)
 

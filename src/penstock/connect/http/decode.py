@@ -22,6 +22,7 @@ from penstock.log.deliveries import Attempt, DeliveryRecord
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.runs import RunInfo
 from penstock.log.selection import Moved
+from penstock.log.series import Point, Series
 from penstock.log.stats import GroupStats, Stats, StreamStats
 
 T = TypeVar("T")
@@ -108,6 +109,12 @@ def stats_of(document: Mapping[str, Any]) -> Stats:
     """Return the stats."""
     streams = tuple(made(StreamStats, one) for one in document["streams"])
     return Stats(document["horizon"], streams, tuple(made(GroupStats, one) for one in document["groups"]))
+
+
+def series_of(document: Mapping[str, Any]) -> Series:
+    """Return numbers over time."""
+    times = {name: datetime.fromisoformat(document[name]) for name in ("since", "until")}
+    return made(Series, document, **times, points=tuple(made(Point, one) for one in document["points"]))
 
 
 def moved_of(document: Mapping[str, Any]) -> Moved:

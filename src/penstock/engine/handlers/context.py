@@ -90,6 +90,11 @@ class Context:
         """Whether somebody wants this event to end: `log.cancel`. It is told with a heartbeat of its lease."""
         return bool(self._scope.cancels[self._event._index])
 
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context of the event, if its producer or an earlier handler gave it one."""
+        return self._event.trace.get("traceparent") if self._event.has_notes else None
+
     def emit(self, stream: str, payload: Any, **fields: Unpack[EventFields]) -> None:
         """Append an event to a stream of the same log, in the settle's transaction; fields as in `log.append`.
 

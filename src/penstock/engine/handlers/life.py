@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.core import codec
+from penstock.core.log_fields import about
 from penstock.declare.around import Around, Hook
 from penstock.errors import StartFailed
 
@@ -43,7 +44,8 @@ class Life:
             try:
                 self._call(hook)
             except BaseException as error:
-                logger.warning("on_stop: %s raised %s: %s", hook.name, type(error).__name__, codec.error_text(error))
+                words = ("on_stop: %s raised %s: %s", hook.name, type(error).__name__, codec.error_text(error))
+                logger.warning(*words, extra=about("on_stop_failed", code=codec.error_code(error)))
         self._close()
 
     def _call(self, hook: Hook) -> None:

@@ -17,6 +17,7 @@ from penstock.core.limits import HELD_PER_LEASE
 from penstock.core.retry import Retry
 from penstock.core.signals import Permanent, Skipped, Unavailable, failure_of, is_a
 from penstock.declare.subscription import Handler, Subscription
+from penstock.engine.handlers import ambient
 from penstock.engine.handlers.context import Context, Recorded, Scope
 from penstock.engine.handlers.key_turns import Turns
 from penstock.engine.handlers.state import KeyState, LeaseState, Missing, Written
@@ -54,6 +55,11 @@ class Part:
     report: Report = field(default_factory=Report)
     apart: set[str] = field(default_factory=set)  # keys whose reported state is a copy of the lease's
     scope: Scope = field(init=False)
+
+    def current(self, slot: int) -> Event | None:
+        """Return the event that is being handled in a slot."""
+        place = self.marks.slots[slot]
+        return Event(self.events, place - 1 - self.base) if place else None
 
     def keep(self, key: str, written: Written, place: int | None) -> None:
         """Keep the state that a successful event wrote; with its place, also report it, merged with that of its key."""
@@ -98,10 +104,12 @@ class Runner:
             self.in_loop(self._several_async(part))
         elif self._policy.concurrency > 1:
             self._several(part)
-        elif len(handlers) == 1 and handlers[0].types is None:
-            self._only(part, handlers[0].function, handlers[0].wants_context)
         else:
-            self._one_by_one(part)
+            with ambient.handling(lambda: part.current(0)):
+                if len(handlers) == 1 and handlers[0].types is None:
+                    self._only(part, handlers[0].function, handlers[0].wants_context)
+                else:
+                    self._one_by_one(part)
 
     def in_loop(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine to its end, in the event loop of the handlers."""
@@ -225,6 +233,10 @@ class Runner:
         running = 0
 
         def work(slot: int) -> None:
+            with ambient.handling(lambda: part.current(slot)):
+                loop(slot)
+
+        def loop(slot: int) -> None:
             nonlocal running
             while True:
                 with changed:
@@ -278,7 +290,8 @@ class Runner:
         try:
             async with limit:
                 handler, context = self._prepare(part, event)
-                await (handler.function(event) if context is None else handler.function(event, context))
+                with ambient.handling(lambda: event):
+                    await (handler.function(event) if context is None else handler.function(event, context))
             self._done(part, index, context)
         except BaseException as error:
             late = is_a(error, TimeoutError) and limit.expired()

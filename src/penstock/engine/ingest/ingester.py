@@ -11,7 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import NamedTuple
 
+from penstock.core.codec import error_code
 from penstock.core.ingested import EntryBatch, FileBatch, Ingested, Made
+from penstock.core.log_fields import about
 from penstock.core.observe import BatchOvertaken, EntriesIngested, Observers, SourceAway, StoreAway
 from penstock.declare.ingest import Ingest
 from penstock.declare.source import Reader, SourceBatch
@@ -72,7 +74,8 @@ class Ingester:
                 self._session()
         except Exception as error:
             said = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
-            logger.error("%s: this source is not read any more: %s", self.name, said)
+            fields = about("source_failed", self.name, code=error_code(error))
+            logger.error("%s: this source is not read any more: %s", self.name, said, extra=fields)
             if not isinstance(error, PenstockError):
                 logger.debug("%s", self.name, exc_info=error)
             self.failure = said

@@ -19,6 +19,7 @@ from penstock.core.columns import unpack
 from penstock.core.lease import Failure
 from penstock.core.signals import failure_of
 from penstock.declare.portable import PortableSubscription
+from penstock.engine import tracing
 from penstock.engine.handlers.batch import runner_for
 from penstock.engine.handlers.life import Life
 from penstock.engine.handlers.runner import Part, Runner
@@ -70,6 +71,7 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
         try:
             runner = runner_for(subscription := hello.load())
             life = Life(subscription.around, runner.in_loop)
+            tracing.start_if_wanted()
             life.start()
         except BaseException as error:
             wire.send(connection, not_ready(error))
@@ -82,6 +84,7 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
         gc.freeze()  # modules are never garbage: keep the collector from scanning them
         _serve(connection, runner, marks)
         life.stop()
+        tracing.flush()
         runner.close()
 
 

@@ -12,6 +12,7 @@ from penstock.core import fingerprint
 from penstock.core.batch import Events
 from penstock.core.job import CANCELLED
 from penstock.core.lease import DEATHS, Failure
+from penstock.core.log_fields import about
 from penstock.core.signals import failure_of
 from penstock.declare.portable import portable
 from penstock.declare.subscription import Subscription
@@ -61,7 +62,12 @@ class Supervised:
             except HandlerUnreachable as error:
                 if not self._loaded:
                     raise
-                logger.warning("%s: %s Retrying.", self.subscription.name, error.message)
+                logger.warning(
+                    "%s: %s Retrying.",
+                    self.subscription.name,
+                    error.message,
+                    extra=about("unloadable", self.subscription.name, code=error.code),
+                )
                 return False
             self._process, self._loaded = process, True
             self._hello = replace(self._hello, modules=())  # a replacement should start quickly

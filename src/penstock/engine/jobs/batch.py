@@ -19,6 +19,7 @@ class Batch:
     """The jobs of one lease, by their places in it."""
 
     lease: Lease
+    claim_seconds: float = 0.0
     failed: dict[int, Failure] = field(default_factory=dict)
     dead: dict[int, Failure] = field(default_factory=dict)
     suspects: dict[int, Failure] = field(default_factory=dict)
@@ -29,6 +30,7 @@ class Batch:
     waits_since: float | None = None  # when the first of the jobs ended that are not settled yet
     recalled: bool = False  # what has not begun was asked back
     lost: bool = False
+    began_at: float = field(default_factory=time.time)
     left: int = field(init=False)
     _marks: bytearray = field(init=False)
 

@@ -12,6 +12,7 @@ from typing import Any
 from penstock.core.batch import Events
 from penstock.core.columns import unpack
 from penstock.declare.job import PortableJob
+from penstock.engine import tracing
 from penstock.engine.handlers.life import Life
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.child import Ready, belong_to, not_ready
@@ -37,6 +38,7 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
             places = Places(job, marks, lambda message: wire.send(connection, message))
             places.start()
             life = Life(job.around, places.in_loop if job.is_async else None)
+            tracing.start_if_wanted()
             life.start()
         except BaseException as error:
             wire.send(connection, not_ready(error))
@@ -50,11 +52,13 @@ def main(connection_fd: int, marks_fd: int, parent: int) -> None:
             while (message := wire.receive(connection)) is not None:
                 take(*message)
         life.stop()
+        tracing.flush()
 
 
 def _leave(life: Life) -> None:
     """End the process while a job runs in its main thread."""
     life.stop()
+    tracing.flush()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

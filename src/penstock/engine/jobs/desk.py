@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from penstock.core import codec, fingerprint
 from penstock.core.job import CANCELLED
 from penstock.core.lease import Failure, Settled, Settlement
-from penstock.core.observe import EventsFailed, LeaseEnded, LeaseGone, Observers
+from penstock.core.log_fields import about
+from penstock.core.observe import EventsFailed, LeaseEnded, LeaseGone, Observers, Timing
 from penstock.declare.job import JobType
 from penstock.engine.jobs.batch import Batch
 from penstock.engine.jobs.messages import Outcomes
@@ -164,12 +165,16 @@ class Desk:
         """Settle a batch; what runs goes on in leases of its own. None if its lease is lost."""
         batch = self.batches.pop(number)
         kept = sorted(running)
+        began, handled = time.monotonic(), time.time() - batch.began_at
         settled = None if batch.lost else self._patiently(lambda: self._report(batch, kept))
         if settled is None:
             return None
-        self._observers.emit(LeaseEnded(self._job.name, batch.lease.id, settled))
+        took = batch.claim_seconds
+        timing = Timing(batch.began_at - took, took, handled, time.monotonic() - began)
+        name, lease = self._job.name, batch.lease
+        self._observers.emit(LeaseEnded(name, lease.id, settled, lease.events, timing))
         if batch.failed or batch.dead:
-            self._observers.emit(EventsFailed(self._job.name, batch.lease.events, {**batch.failed, **batch.dead}))
+            self._observers.emit(EventsFailed(name, lease.events, {**batch.failed, **batch.dead}, lease.id))
         if len(settled.kept) != len(kept):
             return None  # it was given back as a whole: what runs is somebody else's now
         for place, lease in zip(kept, settled.kept, strict=True):
@@ -184,7 +189,11 @@ class Desk:
         except (LeaseLost, *AWAY):
             raise
         except Exception as error:
-            logger.warning("%s: the settle failed: %s: %s", self._job.name, type(error).__name__, error)
+            logger.warning(
+                "%s: the settle failed: %s: %s",
+                *(self._job.name, type(error).__name__, error),
+                extra=about("settle_failed", self._job.name, lease=batch.lease.id, code=codec.error_code(error)),
+            )
             if len(batch.lease) > 1:
                 return batch.lease.release()
             failure = fingerprint.of_text(codec.error_code(error), f"settle_failed: {codec.error_text(error)}")

@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any
 
 from penstock.core import codec
-from penstock.core.batch import Events
+from penstock.core.batch import Event, Events
 from penstock.core.lease import Failure
 from penstock.core.signals import Permanent, Unavailable, failure_of, is_a
 from penstock.declare.job import JobType
+from penstock.engine.handlers import ambient
 from penstock.engine.handlers.middleware import run, run_async
 from penstock.engine.handlers.runner import TimedOut, is_final
 from penstock.engine.isolation.marks import Marks
@@ -113,7 +114,7 @@ class Places:
                 fed = self._first()
             if fed is not None:
                 inbox.is_busy()
-                self._do(fed, 0)
+                self._do_traced(fed, 0)
             elif not inbox.read(self._has_work):
                 return
 
@@ -126,6 +127,14 @@ class Places:
             with self._filled:
                 while (fed := self._first()) is None:
                     self._filled.wait()
+            self._do_traced(fed, slot)
+
+    def _do_traced(self, fed: Fed, slot: int) -> None:
+        def current() -> Event | None:
+            place = self._slots[slot] - number_of(fed.number, 0)
+            return fed.events[place] if place >= 0 else None
+
+        with ambient.handling(current):
             self._do(fed, slot)
 
     def _do(self, fed: Fed, slot: int) -> None:
@@ -255,7 +264,8 @@ class Places:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                result = await self._call(context)
+                with ambient.handling(lambda: context.job):
+                    result = await self._call(context)
             self._ended(fed, place, context, result, None)
         except BaseException as error:
             late = is_a(error, TimeoutError) and limit.expired() and seconds is not None

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from penstock.core import fingerprint
 from penstock.core.lease import Failure, Idle
+from penstock.core.log_fields import about
 from penstock.core.observe import Claimed, LeaseGone, Observers, ProcessesDied
 from penstock.core.signals import failure_of
 from penstock.declare.job import JobType, portable_job
@@ -156,7 +157,12 @@ class JobWorker:
         except HandlerUnreachable as error:
             if not self._loaded:
                 raise
-            logger.warning("%s: %s Retrying.", self.job.name, error.message)
+            logger.warning(
+                "%s: %s Retrying.",
+                self.job.name,
+                error.message,
+                extra=about("unloadable", self.job.name, code=error.code),
+            )
             self._stopping.wait(_RELOAD_SECONDS)
             return False
         self._process, self._loaded = process, True
@@ -184,6 +190,7 @@ class JobWorker:
         Nothing is claimed while quiet, not even after an outage of the database in which that was said.
         """
         self.wakes.forget(self._waiter)
+        began = time.monotonic()
         take = self.log.job_claims.lease if shared else self.log.job_claims.leases
         found = self._patiently(
             lambda: None if self._quiet.is_set() else take(self._wanted, limit, self.claimed_by, self.run_id)
@@ -200,7 +207,8 @@ class JobWorker:
                 self._alone.append(lease)
             else:
                 self._feed(lease)
-            self.observers.emit(Claimed(self.job.name, lease.id, len(lease)))
+            took = (time.monotonic() - began) / len(found)
+            self.observers.emit(Claimed(self.job.name, lease.id, len(lease), took))
         if shared:
             self._pace.saw(found[0].left)
             if self._wanted.rest is not None:

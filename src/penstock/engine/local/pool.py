@@ -16,7 +16,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from penstock.core.log_fields import about
 from penstock.core.observe import RunProgressed, everyone
+from penstock.core.observe import pool as counting
 from penstock.declare.job import JobType
 from penstock.declare.subscription import Subscription
 from penstock.engine.counters import NAMES
@@ -64,6 +66,7 @@ def run_pool(
         types=sorted({one.type for one in jobs}),
         concurrency=concurrency,
         ingest=ingest,
+        observed=counting.listening,
     )
     asked = threading.Event()  # an operator's stop; pool processes follow all other orders themselves
 
@@ -218,9 +221,12 @@ class Pool:
             _add(self._past, process.groups)
             self._ended(seat, process, message)
         elif "warning" in message:
-            logger.warning("%s", message["warning"])
+            level, fields = message.get("level", logging.WARNING), message.get("fields", {})
+            logger.log(level, "%s", message["warning"], extra={"penstock": fields})
         elif "observed" in message:
             everyone.emit(message["observed"])
+        elif "counted" in message:
+            counting.emit(message["counted"])
         elif "ended" in message:
             process.last = message
         elif seat.process is process:  # else it is a late message of a process that has ended
@@ -245,7 +251,7 @@ class Pool:
         self.deaths += 1
         why = str(error or (died if process.last is None else "stopped by someone else")).rstrip(".")
         if self._stopping:
-            logger.warning("process %d (pid %d): %s", seat.number, process.pid, why)
+            logger.warning("process %d (pid %d): %s", seat.number, process.pid, why, extra=about("pool_process_died"))
             return
         seat.quiet = 0 if process.begun else seat.quiet + 1
         if seat.quiet >= _QUIET_DEATHS:
@@ -253,7 +259,8 @@ class Pool:
             return
         pause = seat.next_pause(process.seconds)
         seat.due = time.monotonic() + pause
-        logger.warning("process %d (pid %d): %s; a new one starts in %g s", seat.number, process.pid, why, pause)
+        words = "process %d (pid %d): %s; a new one starts in %g s"
+        logger.warning(words, seat.number, process.pid, why, pause, extra=about("pool_process_died"))
 
     def _fail(self, error: PenstockError) -> None:
         self._error = self._error or error

@@ -12,13 +12,25 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
-from penstock.core.observe import Observed, ProcessesDied, everyone
+from penstock.core.log_fields import fields_of
+from penstock.core.observe import (
+    EventsFailed,
+    LeaseEnded,
+    Observed,
+    ProcessesDied,
+    RunProgressed,
+    SourceAway,
+    StoreAway,
+    everyone,
+)
 from penstock.declare.ingest import Ingest
 from penstock.declare.job import JobType, ScheduledJob, scheduled
 from penstock.declare.load import load_object
 from penstock.declare.subscription import Subscription
+from penstock.engine import tracing
 from penstock.engine.foreground import Orders, stopping_by_signal
 from penstock.engine.isolation import wire
 from penstock.engine.local.engine import LocalEngine
@@ -64,9 +76,22 @@ class Reporter(logging.Handler):
         if isinstance(event, ProcessesDied):
             self.send({"observed": event})
 
+    def count(self, event: Observed) -> None:
+        """Pass on what somebody counts, without the events of leases, which are many and large."""
+        match event:
+            case LeaseEnded():
+                self.send({"counted": replace(event, events=None, counts=replace(event.counts, kept=()))})
+            case ProcessesDied() | EventsFailed() | RunProgressed():
+                pass
+            case StoreAway() | SourceAway():
+                self.send({"counted": replace(event, error=Exception(type(event.error).__name__))})
+            case _:
+                self.send({"counted": event})
+
     def emit(self, record: logging.LogRecord) -> None:
         """Let the foreground process print it: it knows what else is on the screen."""
-        self.send({"warning": record.getMessage()[:_WARNING_LENGTH]})
+        words = record.getMessage()[:_WARNING_LENGTH]
+        self.send({"warning": words, "level": record.levelno, "fields": fields_of(record)})
 
 
 def main(descriptor: int) -> int:
@@ -98,6 +123,9 @@ def _run(hello: Hello, connection: socket.socket, reporter: Reporter) -> bool:
         engine = _engine(log, app, hello)
         orders = Orders()
         everyone.subscribe(reporter.observe)
+        if hello.observed:
+            everyone.subscribe(reporter.count)
+        tracing.start_if_wanted()
 
         def stop() -> None:
             engine.stop()
@@ -116,6 +144,7 @@ def _run(hello: Hello, connection: socket.socket, reporter: Reporter) -> bool:
                     report()
             finally:
                 report()
+    tracing.flush()
     return asked.is_set()
 
 

@@ -37,6 +37,7 @@ class Hello:
     types: Sequence[str] = ()  # of jobs
     concurrency: int | None = None  # instead of what these types declare
     ingest: bool = False  # from the app's sources, too
+    observed: bool = False  # somebody counts what happens, so report it
 
 
 class Message(TypedDict, total=False):
@@ -46,7 +47,10 @@ class Message(TypedDict, total=False):
     paused: dict[str, str]
     stopping: bool  # it was asked to stop
     warning: str
+    level: int  # of the warning
+    fields: dict[str, object]  # of the warning
     observed: Observed  # what observers of the foreground process are to hear
+    counted: Observed  # what those hear who count what the whole pool does
     ended: bool  # the last message
     asked: bool  # it ended because it was asked to
     error: tuple[str, str]  # it ended because of this: code and message

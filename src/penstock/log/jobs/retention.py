@@ -20,6 +20,7 @@ from typing import Any
 from penstock.core import limits
 from penstock.core.group import Group
 from penstock.core.job import GROUP
+from penstock.core.observe import JobsRemoved
 from penstock.errors import UnknownGroup
 from penstock.log import groups
 from penstock.log.prune import thin
@@ -135,6 +136,7 @@ def _remove(tx: Transaction, group: Group, gone: Sequence[Any], low: int, high: 
     tx.run("retention.remove", group_id=group.group_id, stream=group.stream, gone=offsets, low=low, high=high)
     if high:
         thin(tx, group.stream, high)
+    tx.observed.append(JobsRemoved(group.stream, len(gone)))
 
 
 def _count_out(tx: Transaction, group: Group, gone: Sequence[Any]) -> None:

@@ -13,6 +13,7 @@ import orjson
 from penstock.core import codec, cron
 from penstock.core.event import check_name
 from penstock.core.job import JobName, check_job_name, check_max_attempts
+from penstock.core.observe import SchedulesRan
 from penstock.errors import UnknownSchedule
 from penstock.log import audit, checks, outbox
 from penstock.log.jobs import look
@@ -134,6 +135,8 @@ def tick(store: Store) -> list[uuid.UUID]:
             again = cron.first_after(one.cron, one.tz, moment)
             tx.run("schedule.ran", name=one.name, next_at=again, last_at=moment, last_job=job)
             submitted.append(job)
+        if submitted:
+            tx.observed.append(SchedulesRan(len(submitted)))
         return submitted
 
     if not looking(store, lambda tx: tx.rows("schedule.all", name=None)):

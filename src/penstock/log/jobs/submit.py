@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from penstock.core import codec
+from penstock.core import codec, trace
 from penstock.core.event import NewEvent
 from penstock.core.job import (
     QUEUE,
@@ -140,7 +140,7 @@ def submit_many(store: Store, jobs: Iterable[Mapping[str, Any]], defaults: Mappi
     placed: list[tuple[int, NewEvent]] = []
     ours = True
     for stream, items in by_stream.items():
-        events, new = new_events.one_by_one(stream, [fields for _, fields in items], job=True)
+        events, new = new_events.one_by_one(stream, trace.traced_all([fields for _, fields in items]), job=True)
         placed += [(position, event) for (position, _), event in zip(items, events, strict=True)]
         ours = ours and new
     ordered = [event for _, event in sorted(placed, key=lambda one: one[0])]
@@ -165,6 +165,7 @@ def _submit_alike(store: Store, name: JobName | None, jobs: list[dict[str, Any]]
     """Store jobs of one stream."""
     assert name is not None
     _check_all(store, name.stream, [fields["payload"] for fields in jobs])
+    jobs = trace.traced_all(jobs)
     ready, ours = new_events.many(name.stream, jobs, job=True)
     try:
         stored = append.append_ready(store, ready, ours)
@@ -204,7 +205,7 @@ def event_fields(name: JobName, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def new_job(name: JobName, given: Mapping[str, Any]) -> tuple[NewEvent, bool]:
     """Return the checked event of a job, and whether the caller chose its id."""
-    return new_events.one(name.stream, event_fields(name, given), job=True)
+    return new_events.one(name.stream, trace.traced(event_fields(name, given)), job=True)
 
 
 def job_of(event: NewEvent, *, duplicate: bool) -> Job:

@@ -23,6 +23,7 @@ from penstock.core.lease import Idle
 from penstock.core.observe import Observers, everyone
 from penstock.declare.job import PortableJob
 from penstock.declare.portable import PortableSubscription
+from penstock.engine import tracing
 from penstock.engine.counters import Counters
 from penstock.engine.failure_log import FailureLog
 from penstock.engine.heartbeat import Heartbeat
@@ -87,6 +88,7 @@ def run_slice(ticket: Ticket) -> SliceReport:
     report = SliceReport(kept.counts(), kept.worker.idle if ending.tired else None, ending.unwanted)
     if ending.stopped:
         _end_lives()
+        tracing.flush()
     return report
 
 
@@ -186,6 +188,7 @@ def _made(ticket: Ticket) -> Kept:
     known = set(sys.path)
     sys.path[:0] = [one for one in (work[0] if isinstance(work, tuple) else work).path if one not in known]
     made = _made_jobs(ticket, work) if isinstance(work, tuple) else _made_group(ticket, work)
+    tracing.start_if_wanted()
     gc.freeze()  # modules are never garbage: keep the collector from scanning them
     return made
 

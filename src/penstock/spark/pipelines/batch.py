@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from penstock.core import codec
 from penstock.core.lease import Failure, LeaseRow, Settled, Settlement
-from penstock.core.observe import LeaseEnded, Observers
+from penstock.core.observe import LeaseEnded, Observers, Timing
 from penstock.declare.pipeline import Pipeline
 from penstock.engine.heartbeat import Heartbeat
 from penstock.engine.outage import patiently
@@ -83,6 +85,7 @@ class Batches:
         if self._stopping.is_set():
             self.release(lease)
             return False
+        began, began_at = time.monotonic(), time.time()
         try:
             isolation = self._isolation(lease.row, self._spark_job)
             worked = isolation.run(self._partitions(lease.row))
@@ -96,7 +99,7 @@ class Batches:
         if worked.nothing_done and worked.away is None:
             self.release(lease)
         else:
-            self._settle(lease, worked)
+            self._settle(lease, worked, Timing(began_at, 0.0, time.monotonic() - began))
         if worked.away is not None:
             self._warn(worked.away)
         elif worked.released and not self._stopping.is_set():
@@ -169,12 +172,14 @@ class Batches:
 
     # --- settle --------------------------------------------------------------------------------------------------
 
-    def _settle(self, lease: Lease, worked: Worked) -> None:
+    def _settle(self, lease: Lease, worked: Worked, timing: Timing) -> None:
+        began = time.monotonic()
         settled = self._patiently(lambda: self._report(lease, worked))
         self._heartbeat.drop(lease)
         if settled is None:
             return
-        self._observers.emit(LeaseEnded(self._pipeline.name, lease.id, settled))
+        timing = replace(timing, settle_seconds=time.monotonic() - began)
+        self._observers.emit(LeaseEnded(self._pipeline.name, lease.id, settled, timing=timing))
         if settled.published:
             self.pace.grow()
 

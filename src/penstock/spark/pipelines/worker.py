@@ -162,7 +162,7 @@ class PipelineWorker:
 
     def _claim(self) -> Lease | Idle:
         """Claim; heartbeats start at once."""
-        pipeline, limit = self.pipeline, self._batches.pace.limit
+        pipeline, limit, began = self.pipeline, self._batches.pace.limit, time.monotonic()
         found = patiently(
             lambda: self.log.try_claim_unread(
                 pipeline.stream, pipeline.group, limit=limit, claimed_by=self._claimed_by, run=self._run_id
@@ -175,7 +175,7 @@ class PipelineWorker:
         self._full = found.row.members >= limit
         self._count(1)
         self._heartbeat.keep(found, pipeline.lease_seconds)
-        self._observers.emit(Claimed(pipeline.name, found.id, found.row.members))
+        self._observers.emit(Claimed(pipeline.name, found.id, found.row.members, time.monotonic() - began))
         return found
 
     def _linger(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -15,7 +16,7 @@ from penstock.log import groups, partitions
 from penstock.log.transact import Transaction
 from penstock.spark import machine
 from penstock.spark.logs import log_at
-from penstock.spark.source import shapes
+from penstock.spark.source import archived, shapes
 from penstock.spark.source.options import ReadOptions
 
 # Columns whose filters go to the database; Spark does the rest.
@@ -58,9 +59,13 @@ class PenstockReader(DataSourceReader):
         log.store.check_arrow()  # fail here, not in a task
         with log.store.transaction(write=False) as tx:
             if self._options.what == "events":
-                return [Piece(low, high, None) for low, high in self._ranges(tx)]
+                ranges = archived.together(self._ranges(tx), self._archived(tx))
+                return [Piece(low, high, None) for low, high in ranges]
             ranges = self._ranges(tx)
             return [Piece(low, high, group) for group in self._groups(tx) for low, high in ranges]
+
+    def _archived(self, tx: Transaction) -> list[tuple[int, int]]:
+        return archived.ranges(tx, self._options.stream, self._wanted) if self._options.archive else []
 
     def _groups(self, tx: Transaction) -> list[int]:
         options, wanted = self._options, self._wanted.groups
@@ -95,7 +100,10 @@ class PenstockReader(DataSourceReader):
         options = self._options
         machine.check_here(options.url, self._driver)
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        if options.what in _BY_OFFSET:
+        if options.archive:
+            with_archive = archived.Reading(options.url, options.stream, self._wanted, schema)
+            yield from with_archive.read(partition.low, partition.high, partial(self._in_statements, partition))
+        elif options.what in _BY_OFFSET:
             yield from self._in_statements(partition, schema)
         else:
             yield from list(self._statement(schema, self._params(partition)))

@@ -28,7 +28,7 @@ class PenstockDataSource(DataSource):
     Options everywhere: `url` (default: $PENSTOCK_URL) and `stream`.
 
     `spark.read`: `what` (events, deliveries, dead, attempts), `group`, `columns`, `partitions`, `after`, `upto`,
-    `since`, `until`, `types`, `state`, `pushdown`.
+    `since`, `until`, `types`, `state`, `pushdown`, `archive` (no: only what is in the log).
     `spark.readStream`: `group`, `maxRowsPerTrigger`, `startingPosition`, `partitions`, `onClaimLost`.
     `df.write`, `df.writeStream`: `type`, `ordering_key`; `df.write` also `batch_id`.
     """

@@ -29,6 +29,7 @@ READ: Final = (
     "types",
     "state",
     "pushdown",
+    "archive",
 )
 READ_STREAM: Final = (
     "url",
@@ -58,6 +59,7 @@ class ReadOptions:
     partitions: int | None
     wanted: Wanted
     pushdown: bool
+    archive: bool  # whether events that are only in an archive are read, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ def parse_read(options: Mapping[str, str]) -> ReadOptions:
             _number(options, "after") or 0, _number(options, "upto"), _names(options, "types"), states, since, until
         ),
         _flag(options, "pushdown"),
+        what == "events" and _archive(options),
     )
 
 
@@ -175,6 +178,13 @@ def _time(options: Mapping[str, str], name: str) -> datetime | None:
         return check_time(datetime.fromisoformat(text), f"The option {name!r}")
     except ValueError as error:
         raise InvalidOption(f"The option {name!r} is an ISO time like 2026-07-01T12:00Z, not {text!r}.") from error
+
+
+def _archive(options: Mapping[str, str]) -> bool:
+    text = options.get("archive", "yes").lower()
+    if text not in ("yes", "no"):
+        raise InvalidOption(f"The option 'archive' is yes or no, not {options['archive']!r}.")
+    return text == "yes"
 
 
 def _flag(options: Mapping[str, str], name: str) -> bool:

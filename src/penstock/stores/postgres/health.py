@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 from penstock.core.finding import Finding, Level, duration
 from penstock.stores import blocks
-from penstock.stores.base import Row, Transaction, missing_indexes
+from penstock.stores.base import Row, Transaction, missing_indexes, schema_version
+from penstock.stores.postgres import upkeep
 
 _OLDEST = 14
 _APPENDER_SECONDS = 60
@@ -29,10 +30,13 @@ def findings(tx: Transaction, schema: str, now: datetime) -> Iterator[Finding]:
         yield Finding(Level.PROBLEM, "durability", what, f"alter system set {name} = on; select pg_reload_conf();")
     if not off:
         yield Finding(Level.OK, "durability", "fsync, synchronous_commit and full_page_writes are on.")
+    yield schema_version(blocks.migrations("postgres", schema)[-1][0], tx)
     yield from _home(tx)
     yield from _sequences(tx)
     yield from _holders(tx, now)
     yield missing_indexes(blocks.indexes("postgres", schema), tx)
+    yield from upkeep.vacuum(tx, settings, schema, now)
+    yield from upkeep.exposure(tx, settings)
 
 
 def _sequences(tx: Transaction) -> Iterator[Finding]:

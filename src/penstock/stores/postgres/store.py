@@ -24,7 +24,7 @@ from penstock.core.lease import LeaseRow
 from penstock.core.limits import BUSY_SECONDS, WAKE_EVERY_SECONDS
 from penstock.core.urls import without_password
 from penstock.errors import CommitUnknown, InvalidUrl, MissingDependency, StoreClosed, StoreUnavailable
-from penstock.stores import blocks, shown, tables
+from penstock.stores import blocks, tables
 from penstock.stores.base import Clock, StatementHook, Transaction
 from penstock.stores.wake import Seldom, readable
 
@@ -37,6 +37,7 @@ try:
     from penstock.stores.postgres import arrow, faults
     from penstock.stores.postgres.home import Home
     from penstock.stores.postgres.pool import WarmPool
+    from penstock.stores.postgres.shown import written
     from penstock.stores.postgres.sight import PostgresSight
     from penstock.stores.postgres.transaction import HAVE_SETTINGS, PostgresTransaction, channel_of, sendable
 except ImportError as error:  # pragma: no cover - shown by the packaging test
@@ -213,6 +214,11 @@ class PostgresStore:
 
         return health.findings(tx, self.schema, now)
 
+    def mend_indexes(self) -> list[str]:
+        from penstock.stores.postgres import indexes
+
+        return indexes.mend(self)
+
     def make_home(self) -> bool:
         with self.connection() as connection:
             return self._home.move_in(connection)
@@ -332,7 +338,7 @@ class PostgresStore:
         return blocks.in_schema(sql, self.schema)
 
     def shown(self, block: str, params: Mapping[str, Any]) -> str:
-        return shown.pyformat(self.blocks[block], params, _literal)
+        return written(self.blocks[block], params)
 
     def table_name(self, table: str) -> str:
         return tables.quoted(table)
@@ -384,13 +390,3 @@ def split_url(url: str) -> tuple[str, str]:
     if not blocks.SCHEMA_RULE.match(schema):
         raise InvalidUrl(f"{schema!r} cannot be the name of a schema: use a-z, 0-9 and _.")
     return urlunsplit(parts._replace(query=urlencode(query))), schema
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "null"}[value]
-    if isinstance(value, datetime):
-        return f"timestamptz {shown.quoted(value.isoformat())}"
-    if isinstance(value, list | tuple):
-        return f"array[{', '.join(_literal(one) for one in value)}]"
-    return str(value) if isinstance(value, int | float) else shown.quoted(str(value))

@@ -14,7 +14,7 @@ import psycopg
 from psycopg.rows import namedtuple_row, tuple_row
 
 from penstock.core.columns import Columns, RowColumns
-from penstock.core.event import EventColumns, NewEvent
+from penstock.core.event import EventColumns, NewEvent, StoredEvent
 from penstock.core.observe import Observed
 from penstock.core.target import StagingTable, Target
 from penstock.core.user_sql import UserSqlError, check_user_sql
@@ -205,6 +205,25 @@ class PostgresTransaction:
         if hook is not None:
             hook("after", "append")
         return duplicates
+
+    def put_back(self, events: Sequence[StoredEvent]) -> list[int]:
+        new = [one.event for one in events]
+        found = self.rows(
+            "restore.put",
+            stream=new[0].stream,
+            offsets=[one.offset for one in events],
+            event_ids=[one.event_id for one in new],
+            event_types=[one.event_type for one in new],
+            payloads=[one.payload for one in new],
+            content_types=[one.content_type for one in new],
+            headers=[one.headers for one in new],
+            metadata=[one.metadata for one in new],
+            partition_keys=[one.partition_key for one in new],
+            ordering_keys=[one.ordering_key for one in new],
+            times=[one.available_at for one in new],
+            created=[one.created_at for one in events],
+        )
+        return [row.offset for row in found]
 
     def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID, sources: Sequence[int] | None = None) -> None:
         from penstock.stores.postgres import bulk

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from penstock.core.event import EventColumns, NewEvent, check_same
+from penstock.core.event import EventColumns, NewEvent, StoredEvent, check_same
 from penstock.stores.base import IdTaken
 from penstock.stores.sqlite.values import id_text, micros
 
@@ -49,6 +49,28 @@ def _append_new(connection: sqlite3.Connection, blocks: Mapping[str, str], rows:
             raise IdTaken from error
         raise
     return 0
+
+
+def put_back(connection: sqlite3.Connection, blocks: Mapping[str, str], events: Sequence[StoredEvent]) -> list[int]:
+    """Store events under their own offsets; returns the offsets of those that were not there."""
+    connection.execute(blocks["restore.allow"])
+    stored = [
+        offset
+        for event, offset, created_at in events
+        if connection.execute(
+            blocks["restore.put"],
+            (
+                offset,
+                event.stream,
+                id_text(event.event_id),
+                *event[2:10],
+                None if event.available_at is None else micros(event.available_at),
+                micros(created_at),
+            ),
+        ).rowcount
+    ]
+    connection.execute(blocks["restore.disallow"])
+    return stored
 
 
 def stage(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from penstock.core.finding import Finding, Level
 from penstock.stores import blocks
-from penstock.stores.base import Transaction, missing_indexes
+from penstock.stores.base import Transaction, missing_indexes, schema_version
 
 _FIXED = (3, 51, 3)  # here SQLite mended https://sqlite.org/wal.html#walresetbug
 
@@ -22,9 +22,16 @@ def findings(tx: Transaction) -> Iterator[Finding]:
         yield Finding(Level.OK, "sqlite", f"SQLite {sqlite3.sqlite_version}")
     settings = {row.name: str(row.setting).lower() for row in tx.rows("doctor.settings")}
     synchronous, journal = settings.get("synchronous", "unknown"), settings.get("journal_mode", "unknown")
-    if synchronous in ("full", "extra"):
-        yield Finding(Level.OK, "durability", f"synchronous is {synchronous}, the journal is {journal}.")
-    else:
+    if synchronous not in ("full", "extra"):
         what = f"synchronous is {synchronous}: a power cut may lose what was answered as stored."
         yield Finding(Level.PROBLEM, "durability", what, "Open the log through Penstock, which sets synchronous=FULL.")
+    elif journal != "wal":
+        what = f"The journal is {journal}, not wal: readers and the writer wait for each other."
+        todo = (
+            "Close every program that has the file open, and open it through Penstock once; some network drives refuse."
+        )
+        yield Finding(Level.PROBLEM, "durability", what, todo)
+    else:
+        yield Finding(Level.OK, "durability", f"synchronous is {synchronous}, the journal is {journal}.")
+    yield schema_version(blocks.migrations("sqlite")[-1][0], tx)
     yield missing_indexes(blocks.indexes("sqlite"), tx)

@@ -18,11 +18,12 @@ from penstock.core.finding import Finding
 from penstock.core.lanes import slice_of
 from penstock.core.lease import LeaseRow
 from penstock.errors import CommitUnknown, InvalidUrl
-from penstock.stores import blocks, shown
+from penstock.stores import blocks
 from penstock.stores.base import Clock, Conflict, StatementHook, Transaction
 from penstock.stores.sqlite.checkpoint import Checkpointer
 from penstock.stores.sqlite.connections import Connections
 from penstock.stores.sqlite.faults import IOERR, code_of, named, patiently
+from penstock.stores.sqlite.shown import written
 from penstock.stores.sqlite.sight import SqliteSight
 from penstock.stores.sqlite.transaction import SqliteTransaction
 from penstock.stores.sqlite.values import encode, id_text, micros
@@ -179,7 +180,7 @@ class SqliteStore:
         return sql.replace("penstock.", "penstock_")
 
     def shown(self, block: str, params: Mapping[str, Any]) -> str:
-        return shown.named(self.blocks[block], params, _literal)
+        return written(self.blocks[block], params)
 
     def table_name(self, table: str) -> str:
         return table
@@ -196,6 +197,15 @@ class SqliteStore:
         from penstock.stores.sqlite import health
 
         return health.findings(tx)
+
+    def mend_indexes(self) -> list[str]:
+        wanted = blocks.index_statements("sqlite")
+        with self.transaction(write=False) as tx:
+            known = {row.name for row in tx.rows("doctor.indexes")}
+        with self.connections.lend() as connection, named(self.path):
+            for name in wanted.keys() - known:
+                patiently(lambda name=name: connection.execute(wanted[name]))  # type: ignore[misc]
+        return sorted(wanted.keys() - known)
 
     def make_home(self) -> bool:
         """A file is at home wherever it is."""
@@ -236,14 +246,3 @@ def path_of(url: str) -> str:
     if "?" in path or "\0" in path:
         raise InvalidUrl(f"{url[:80]!r} has options; a SQLite log takes none.")
     return os.path.realpath(path)
-
-
-def _literal(value: Any) -> str:
-    stored = encode(value)
-    if stored is None:
-        return "null"
-    return (
-        str(int(stored) if isinstance(stored, bool) else stored)
-        if isinstance(stored, int | float)
-        else (shown.quoted(str(stored)))
-    )

@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.core.columns import Columns, RowColumns
-from penstock.core.event import EventColumns, NewEvent
+from penstock.core.event import EventColumns, NewEvent, StoredEvent
 from penstock.core.observe import Observed
 from penstock.core.target import StagingTable, Target
 from penstock.core.user_sql import UserSqlError, check_user_sql
@@ -128,6 +128,15 @@ class SqliteTransaction:
         if hook is not None:
             hook("after", "append")
         return duplicates
+
+    def put_back(self, events: Sequence[StoredEvent]) -> list[int]:
+        hook = self._store.hook
+        if hook is not None:
+            hook("before", "restore.put")
+        found = bulk.put_back(self._connection, self._store.blocks, events)
+        if hook is not None:
+            hook("after", "restore.put")
+        return found
 
     def stage(self, events: Sequence[NewEvent], attempt: uuid.UUID, sources: Sequence[int] | None = None) -> None:
         hook = self._store.hook

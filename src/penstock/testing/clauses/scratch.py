@@ -5,15 +5,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 
 @contextmanager
-def scratch_log(url: str) -> Iterator[str]:
-    """Yield the URL of an empty log in the same database, and remove it afterwards in any case."""
+def scratch_log(url: str, *, same_disk: bool = False) -> Iterator[str]:
+    """Yield the URL of an empty log in the same database, and remove it afterwards in any case.
+
+    For SQLite it is a file in a temporary directory: with `same_disk`, one beside the file of the URL.
+    """
     if urlsplit(url).scheme == "sqlite":
-        with TemporaryDirectory(prefix="penstock-conformance-") as folder:
+        beside = Path(url.removeprefix("sqlite:///")).absolute().parent if same_disk else None
+        with TemporaryDirectory(prefix="penstock-scratch-", dir=beside) as folder:
             yield f"sqlite:///{folder}/scratch.db"
         return
     schema = f"penstock_scratch_{secrets.token_hex(4)}"

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from penstock.errors import InvalidPipeline
+from penstock.log.archives.places import filesystem, is_on_disk, to_disk
 from penstock.log.pipelines import Rename
 
 HIDDEN: Final = "_penstock"  # Parquet readers skip names that begin with an underscore
-
-
-def filesystem(folder: str) -> tuple[Any, str]:
-    """Return the file system of a folder, and its path in it."""
-    from pyarrow import fs
-
-    files, root = fs.FileSystem.from_uri(folder) if "://" in folder else (fs.LocalFileSystem(), folder)
-    return files, root.rstrip("/")
 
 
 def check_writable(folder: str) -> None:
@@ -64,17 +56,3 @@ class ArrowFolder:
         """Delete a hidden file."""
         with suppress(FileNotFoundError):
             self._files.delete_file(f"{self._root}/{HIDDEN}/{name}")
-
-
-def is_on_disk(files: Any) -> bool:
-    """Whether the files of a file system can be synced to disk by this process."""
-    return bool(files.type_name == "local")
-
-
-def to_disk(path: str) -> None:
-    """Sync to disk: what the database records as done must survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,10 +9,11 @@ from typing import Any
 from penstock.core.lease import LeaseRow
 from penstock.core.signals import Unavailable
 from penstock.errors import InvalidPipeline
+from penstock.log.archives.places import filesystem, is_on_disk, to_disk
 from penstock.sinks import Parquet
 from penstock.spark.pipelines.failures import ERROR, OFFSET
 from penstock.spark.pipelines.sinks.base import Aside, Move, Written, put_aside
-from penstock.spark.pipelines.sinks.folders import HIDDEN, check_writable, filesystem, is_on_disk, to_disk
+from penstock.spark.pipelines.sinks.folders import HIDDEN, check_writable
 from penstock.spark.pipelines.sinks.late_names import LateNames
 from penstock.spark.session import is_local
 

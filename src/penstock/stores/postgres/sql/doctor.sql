@@ -1,6 +1,6 @@
 -- name: doctor.settings
 select name, setting from pg_settings where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'server_version',
-                                                     'max_connections', 'autovacuum');
+                                                     'autovacuum', 'autovacuum_freeze_max_age', 'listen_addresses');
 
 -- name: doctor.holders
 -- Who holds the horizon back: open and prepared transactions that append to this log (see horizon.announced).
@@ -20,7 +20,38 @@ select l.pid, a.usename as role, a.application_name, a.state, p.gid, coalesce(a.
  order by started_at nulls first limit 10;
 
 -- name: doctor.indexes
-select indexname as name from pg_indexes where schemaname = split_part('penstock.', '.', 1);
+select c.relname as name, i.indisvalid and i.indisready as valid
+  from pg_index i join pg_class c on c.oid = i.indexrelid join pg_namespace n on n.oid = c.relnamespace
+ where n.nspname = split_part('penstock.', '.', 1);
+
+-- name: doctor.schema
+select coalesce(max(version), 0) as version from penstock.schema_version;
+
+-- name: doctor.unvacuumed
+-- Tables of the log that autovacuum leaves alone because somebody said so.
+select c.relname as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
+ where n.nspname = split_part('penstock.', '.', 1) and c.relkind = 'r'
+   and 'autovacuum_enabled=false' = any(c.reloptions) order by 1;
+
+-- name: doctor.wraparound
+select age(datfrozenxid) as transactions, mxid_age(datminmxid) as multis from pg_database where datname = current_database();
+
+-- name: doctor.snapshots
+-- Transactions that keep vacuum from removing what is dead.
+select pid, usename as role, application_name, state, xact_start as started_at from pg_stat_activity
+ where backend_xmin is not null and xact_start < %(before)s and pid <> pg_backend_pid() and backend_type = 'client backend'
+ order by xact_start limit 10;
+
+-- name: doctor.may_see_rules
+select has_table_privilege('pg_hba_file_rules', 'select')
+   and has_function_privilege('pg_hba_file_rules()', 'execute') as may;
+
+-- name: doctor.rules
+-- Who is let in over the network without a password.
+select line_number, array_to_string(database, ',') as databases, array_to_string(user_name, ',') as users, address
+  from pg_hba_file_rules
+ where auth_method = 'trust' and type like 'host%%' and address not in ('127.0.0.1', '::1', 'localhost', 'samehost')
+ order by line_number limit 10;
 
 -- name: doctor.stuck
 select l.id, g.stream, g.group_name, l.claimed_by, l.expires_at from penstock.open_lease l join penstock.groups g using (group_id)
@@ -49,3 +80,14 @@ select g.stream, g.group_name, (select max(claimed_at) from penstock.leases l wh
 -- name: doctor.sequences
 -- Every sequence: where it stands, and the highest number that is stored.
 select name, last, stored from penstock.sequences();
+
+-- name: doctor.served
+-- Services that answer over HTTP now.
+select id, host, pid, app from penstock.runs
+ where engine = 'serve' and ended_at is null and heartbeat_at > %(now)s::timestamptz - make_interval(secs => %(lost_seconds)s)
+ order by id limit 20;
+
+-- name: doctor.lost_runs
+select id, name, engine, array_to_string(groups, ', ') as groups, heartbeat_at from penstock.runs
+ where ended_at is null and heartbeat_at <= %(now)s::timestamptz - make_interval(secs => %(lost_seconds)s)
+ order by heartbeat_at desc limit 20;

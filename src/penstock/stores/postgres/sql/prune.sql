@@ -14,7 +14,9 @@ with mine as materialized (
 )
 select d."offset" from penstock.deliveries d
  where d.group_id in (select group_id from mine) and d."offset" > %(low)s and d."offset" <= %(high)s
-   and (d.state in ('PENDING', 'CLAIMED') or (d.state = 'DEAD' and %(keep_dead)s and {{shown(d.)}}))
+   and (d.state in ('PENDING', 'CLAIMED')
+        or (d.state = 'DEAD' and %(keep_dead)s and {{shown(d.)}}
+            and (%(dead_before)s::timestamptz is null or d.dead_at > %(dead_before)s::timestamptz)))
 union
 select e."offset" from penstock.returned r
  cross join lateral (select "offset" from penstock.events

@@ -11,7 +11,10 @@ select 'sqlite_version', sqlite_version();
 select null as pid, null as role, null as application_name, null as state, null as gid, null as started_at where false;
 
 -- name: doctor.indexes
-select name from sqlite_master where type = 'index' and tbl_name glob 'penstock_*';
+select name, 1 as valid from sqlite_master where type = 'index' and tbl_name glob 'penstock_*';
+
+-- name: doctor.schema
+select coalesce(max(version), 0) as version from penstock_schema_version;
 
 -- name: doctor.stuck
 select l.id, g.stream, g.group_name, l.claimed_by, l.expires_at
@@ -42,3 +45,15 @@ select g.stream, g.group_name, (select max(claimed_at) from penstock_leases l wh
 -- name: doctor.sequences
 -- SQLite's own never fall behind: they are kept in the same file, by the same transaction.
 select null as name, null as last, null as stored where false;
+
+-- name: doctor.served
+-- Services that answer over HTTP now.
+select id, host, pid, app from penstock_runs
+ where engine = 'serve' and ended_at is null and heartbeat_at > :now - cast(:lost_seconds * 1000000 as integer)
+ order by id limit 20;
+
+-- name: doctor.lost_runs
+select id, name, engine, (select group_concat(value, ', ') from json_each(groups)) as groups, heartbeat_at
+  from penstock_runs
+ where ended_at is null and heartbeat_at <= :now - cast(:lost_seconds * 1000000 as integer)
+ order by heartbeat_at desc limit 20;

@@ -11,7 +11,9 @@ select upto from (select max(upto) as upto from penstock_tally_mark) where upto 
 -- What a group has not finished, from the group's side: rows; ranges that came back; open leases; beyond a cursor.
 select d."offset" from penstock_groups g
  cross join penstock_deliveries d on d.group_id = g.group_id and d."offset" > :low and d."offset" <= :high
- where g.stream = :stream and (d.state in ('PENDING', 'CLAIMED') or (d.state = 'DEAD' and :keep_dead and {{shown(d.)}}))
+ where g.stream = :stream
+   and (d.state in ('PENDING', 'CLAIMED')
+        or (d.state = 'DEAD' and :keep_dead and {{shown(d.)}} and (:dead_before is null or d.dead_at > :dead_before)))
 union
 select e."offset" from penstock_groups g
  cross join penstock_returned r on r.group_id = g.group_id

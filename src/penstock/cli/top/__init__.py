@@ -1,0 +1,1 @@
+"""`penstock top`: what happens on a log now, live in a terminal."""

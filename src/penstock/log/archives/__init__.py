@@ -1,0 +1,1 @@
+"""Archives: copies of events in Parquet files, and what is done with them without Spark."""

@@ -1,0 +1,1 @@
+"""How long events stay: the policies of streams, and their application."""

@@ -47,7 +47,14 @@ def furnish(log: penstock.Log, events: int = 200) -> dict[str, Any]:
     log.submit("email:send", {"to": "ada@example.org"})
     log.start_run(NewRun("shop", "shop.py", "local", "0.1", "host-1", 4711, (f"{STREAM}/{GROUP}",)))
     log.create_token("billing", ["read", f"operate:{STREAM}"], by="ada")
-    return {"ids": [str(one) for one in made.event_ids]}
+    log.schedule("nightly", "0 3 * * *", type="report", tz="Europe/Berlin")
+    dead = log.deliveries(STREAM, GROUP, state="DEAD", limit=1)[0]
+    operation = log.operation(
+        *("redrive", STREAM, GROUP), all=True, canary=1, stop_on_return=1, reason="deployed 4.2", by="ada"
+    )
+    number = operation.start().id
+    operation.pause(by="ada")
+    return {"ids": [str(one) for one in made.event_ids], "values": {"which": dead.event_id, "number": number}}
 
 
 def _work(log: penstock.Log, stream: str, group: str, most: int) -> None:

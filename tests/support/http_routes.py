@@ -71,6 +71,7 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
         Sample("GET", "/v1/runs", "read", "/v1/runs", everywhere=True),
         Sample("GET", events, "read", f"/v1/streams/{STREAM}/events?limit=2"),
         Sample("GET", events + "/{event_id}", "read", f"/v1/streams/{STREAM}/events/{facts['dead']}"),
+        Sample("GET", events + "/{event_id}/life", "read", f"/v1/streams/{STREAM}/events/{facts['dead']}/life"),
         Sample("GET", groups, "read", f"/v1/streams/{STREAM}/groups"),
         Sample("GET", "/v1/streams/{stream}/series", "read", f"/v1/streams/{STREAM}/series?step_seconds=120"),
         Sample("GET", one + "/series", "read", f"{group}/series"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -22,7 +23,7 @@ from penstock.http.given import (
     event_of,
     next_cursor,
 )
-from penstock.http.shapes import either, like, page, ref
+from penstock.http.shapes import an_object, either, like, many, page, ref
 from penstock.http.spec import spec
 from penstock.log import ids
 
@@ -43,6 +44,23 @@ EVENT = {
     "payload": {"id": 7},
 }
 
+_LIFE = {
+    "group": "fraud",
+    "state": "DEAD",
+    "attempts": 3,
+    "failures": 3,
+    "total_attempts": 3,
+    "last_error": "no such customer",
+    "history": [{"attempt": 1, "outcome": "failed", "at": "2026-07-01T12:00:10+00:00", "error": "no such customer"}],
+}
+_HELD = {
+    "id": 9871,
+    "claimed_by": "w-7",
+    "claimed_at": "2026-07-01T12:00:00+00:00",
+    "members": 50,
+    "outcome": "settled",
+}
+_DONE = {"group": "fraud", "at": "2026-07-01T12:07:31+00:00", "what": "redriven", "by": "ada", "reason": "fixed in 4.2"}
 _APPENDED = {"offset": 42, "event_id": ID, "duplicate": False}
 
 
@@ -138,3 +156,21 @@ def read(log: TheLog, access: CanRead, shown: Shown, stream: Stream, cursor: Cur
 def event(log: TheLog, access: CanRead, shown: Shown, stream: Stream, event_id: str) -> Answer:
     """Return one event by its id or its offset."""
     return Answer(event_document(log.event(stream, event_of(event_id)), shown))
+
+
+@router.get(
+    "/{event_id}/life",
+    **spec(
+        "read",
+        {"event": EVENT, "groups": [_LIFE], "leases": [_HELD], "done": [_DONE]},
+        "unknown_event",
+        shape=an_object(event=ref("Event"), groups=many("GroupLife"), leases=many("HeldBy"), done=many("Done")),
+        reads=True,
+    ),
+)
+def life(log: TheLog, access: CanRead, shown: Shown, stream: Stream, event_id: str) -> Answer:
+    """Return one event with its state and its history in every group, its leases, and what people did to it."""
+    found = log.life(stream, event_of(event_id))
+    groups, done = [asdict(one) for one in found.groups], [asdict(one) for one in found.done]
+    leases = [asdict(one) for one in found.leases.values()]
+    return Answer({"event": event_document(found.event, shown), "groups": groups, "leases": leases, "done": done})

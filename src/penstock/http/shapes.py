@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cache
 from typing import Any, Final, get_type_hints
 
@@ -19,6 +20,7 @@ from penstock.log.deliveries import Attempt, DeliveryRecord
 from penstock.log.fingerprints import FingerprintStats
 from penstock.log.horizon import Holder
 from penstock.log.jobs.schedules import Schedule
+from penstock.log.life import Done, GroupLife, HeldBy
 from penstock.log.operations.plan import Plan
 from penstock.log.operations.record import OperationInfo
 from penstock.log.problems import Problem
@@ -31,6 +33,7 @@ from penstock.log.stats import GroupStats, JobTypeStats, StreamStats
 from penstock.log.tokens import Token
 
 Schema = dict[str, Any]
+_LIFE: Final = " ".join(one.name for one in fields(GroupLife) if one.name != "history")
 _WHOLE: Final[Schema] = {"type": "integer"}
 _TEXT_OR_NULL: Final[Schema] = {"type": ["string", "null"]}
 _NEEDS_SCOPE: Final[Schema] = {"description": "Left out without the scope `payload`."}
@@ -120,6 +123,9 @@ def components() -> dict[str, Schema]:
         "BindingEntry": an_object(**_of(BindingEntry)),
         "Series": an_object(**_of(Series, "stream group since until step_seconds"), points=many("Point")),
         "Point": an_object(**_of(Point)),
+        "GroupLife": an_object(**_of(GroupLife, _LIFE), history=many("Transition")),
+        "HeldBy": an_object(**_of(HeldBy)),
+        "Done": an_object(**_of(Done)),
         "LogProblem": an_object(**_of(Problem)),
         "AuditEntry": an_object(**_of(AuditEntry)),
         "Finding": an_object(**_of(Finding)),

@@ -15,11 +15,12 @@ class Newest(NamedTuple):
     leases: Any
     audit: Any
     runs: Any
+    operations: Any
 
     def changed_since(self, before: Newest) -> list[str]:
         """Return the names of the fields that differ.
 
-        >>> Newest(7, 1, 0, 0).changed_since(Newest(6, 1, 0, 0))
+        >>> Newest(7, 1, 0, 0, 0).changed_since(Newest(6, 1, 0, 0, 0))
         ['events']
         """
         return [name for name, now, then in zip(self._fields, self, before, strict=True) if now != then]
@@ -29,4 +30,4 @@ def newest(store: Store) -> Newest:
     """Look once. It costs the same however long the log is."""
     row = look(store, lambda tx: tx.one("changes.newest"))
     assert row is not None
-    return Newest(row.events, (row.leases, row.settled), row.audit, row.runs)
+    return Newest(row.events, (row.leases, row.settled), row.audit, row.runs, row.operations)

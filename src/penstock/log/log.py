@@ -37,6 +37,7 @@ from penstock.log import (
     keep,
     keyed_state,
     kill,
+    life,
     mend,
     newest_events,
     problems,
@@ -80,19 +81,22 @@ from penstock.log.ingest import Ingests
 from penstock.log.jobs import beat, finish, lifetime, schedules, submit, types
 from penstock.log.jobs import cancel as job_cancel
 from penstock.log.jobs import look as jobs
+from penstock.log.jobs import newest as newest_jobs
 from penstock.log.jobs import retention as job_retention
 from penstock.log.jobs.beat import Beat
 from penstock.log.jobs.claim import JobClaims
 from penstock.log.jobs.held import HeldJobs
 from penstock.log.jobs.lifetime import JobTypeSettings
+from penstock.log.jobs.newest import JobPage
 from penstock.log.jobs.retention import Removed
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.jobs.submit import Submitted
 from penstock.log.lease import Lease
+from penstock.log.life import Life
 from penstock.log.newest_events import EventPage
 from penstock.log.operations import orders, record
 from penstock.log.operations.operation import Operation
-from penstock.log.operations.record import OperationInfo
+from penstock.log.operations.record import OperationInfo, Returned
 from penstock.log.operations.run import Runner
 from penstock.log.problems import Problem, Survey
 from penstock.log.readers import Reader
@@ -378,6 +382,7 @@ class Log:
         all: bool = False,
         dry_run: bool = False,
         by: str | None = None,
+        reason: str | None = None,
     ) -> Moved:
         """Move dead letters back, DEAD → PENDING with a fresh budget: by id, error, type or time, or all of them.
 
@@ -387,7 +392,7 @@ class Log:
         which = select(
             event_ids=event_ids, error=error, type=type, since=since, until=until, fingerprint=fingerprint
         ).or_all(all)
-        return redrive.redrive(self.store, stream, group, which, dry_run=dry_run, by=by)
+        return redrive.redrive(self.store, stream, group, which, dry_run=dry_run, by=by, reason=reason)
 
     def purge(
         self,
@@ -441,10 +446,11 @@ class Log:
         all: bool = False,
         dry_run: bool = False,
         by: str | None = None,
+        reason: str | None = None,
     ) -> Moved:
         """Deliver finished events again: PUBLISHED → PENDING."""
         which = select(event_ids=event_ids, type=type, since=since, until=until).or_all(all)
-        return replay.replay(self.store, stream, group, which, dry_run=dry_run, by=by)
+        return replay.replay(self.store, stream, group, which, dry_run=dry_run, by=by, reason=reason)
 
     def rewind(
         self,
@@ -497,9 +503,12 @@ class Log:
         available_at: datetime,
         dry_run: bool = False,
         by: str | None = None,
+        reason: str | None = None,
     ) -> Moved:
         """Change when PENDING deliveries become due."""
-        return reschedule.reschedule(self.store, stream, group, event_ids, available_at, dry_run=dry_run, by=by)
+        return reschedule.reschedule(
+            self.store, stream, group, event_ids, available_at, dry_run=dry_run, by=by, reason=reason
+        )
 
     def skip(
         self,
@@ -586,6 +595,10 @@ class Log:
     ) -> list[OperationInfo]:
         """Return operations, the newest first; pass the last one's id as `before` for the next page."""
         return record.listed(self.store, state=state, stream=stream, group=group, before=before, limit=limit)
+
+    def operation_back(self, number: int, *, limit: int = 20) -> list[Returned]:
+        """Return some of what an operation has moved and is DEAD again, whatever the error."""
+        return record.came_back(self.store, number, limit)
 
     def run_operations(self, seconds: float = 1.0) -> bool:
         """Run started operations for about so long; engines and `penstock serve` do this by themselves.
@@ -718,6 +731,18 @@ class Log:
     def delivery(self, stream: str, group: str, event_id: Any) -> DeliveryRecord:
         """Return one delivery with its attempt history; the event by its id or its offset."""
         return deliveries.delivery(self.store, stream, group, event_id)
+
+    def life(self, stream: str, event_id: Any) -> Life:
+        """Return an event, by its id or its offset, with its delivery and its history in every group of its stream."""
+        return life.life(self.store, stream, event_id)
+
+    def stream_of(self, event_id: Any) -> tuple[str, int]:
+        """Return the stream and the offset of an event, by its id or its offset."""
+        return life.stream_of(self.store, event_id)
+
+    def pruned(self) -> dict[str, int]:
+        """Return the offset up to which each stream was pruned, if it was."""
+        return life.pruned(self.store)
 
     def stats(self, stream: str | None = None, group: str | None = None) -> Stats:
         """Return counts per state, lag and age of all groups, a stream's, or one.
@@ -1052,6 +1077,21 @@ class Log:
     ) -> list[Job]:
         """Return jobs in the order of their submission; pass the last one's `offset` as `after` for the next page."""
         return jobs.jobs(self.store, queue=queue, job_type=type, state=state, after=after, limit=limit)
+
+    def job_page(
+        self,
+        *,
+        queue: str | None = None,
+        type: str | None = None,
+        state: str | None = None,
+        cursor: int | None = None,
+        limit: int = 50,
+    ) -> JobPage:
+        """Return jobs for people who look: the newest first, or, of those that wait or run, the oldest first.
+
+        Its cost does not grow with the log: finished ones are looked for among a thousand jobs, then there is a `next`.
+        """
+        return newest_jobs.page(self.store, queue=queue, job_type=type, state=state, cursor=cursor, limit=limit)
 
     def cancel_job(self, id: Any, *, by: str | None = None) -> Job:
         """Cancel a job: a waiting one is DEAD at once, a running one is told with its next heartbeat."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from penstock.core.event import check_text
 from penstock.core.group import Group
 from penstock.log import audit, cancel, checks, groups
 from penstock.log.selection import Moved, Selection
@@ -11,9 +12,11 @@ from penstock.log.transact import transact
 from penstock.stores.base import Store, Transaction
 
 
-def redrive(store: Store, stream: str, group: str, which: Selection, *, dry_run: bool, by: str | None) -> Moved:
+def redrive(
+    store: Store, stream: str, group: str, which: Selection, *, dry_run: bool, by: str | None, reason: str | None = None
+) -> Moved:
     """Give dead letters a new life; the overwritten values stay in the attempt log."""
-    author = checks.author(by)
+    author, why = checks.author(by), audit.because(check_text(reason, "reason"))
 
     def work(tx: Transaction) -> int:
         known = groups.locked(tx, stream, group)
@@ -23,7 +26,7 @@ def redrive(store: Store, stream: str, group: str, which: Selection, *, dry_run:
         if dry_run:
             return count(tx, known, which)
         moved = move(tx, known, find(tx, known, which), author, now)
-        audit.record_for(tx, author, "redrive", known, moved, which.detail())
+        audit.record_for(tx, author, "redrive", known, moved, which.detail() | why)
         return moved
 
     return Moved(transact(store, work), dry_run)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
+from penstock.core.event import check_text
 from penstock.core.group import Group
 from penstock.log import audit, cancel, checks, groups, positions
 from penstock.log.selection import Moved, Selection
@@ -12,13 +14,17 @@ from penstock.log.transact import transact
 from penstock.stores.base import Row, Store, Transaction
 
 
-def replay(store: Store, stream: str, group: str, which: Selection, *, dry_run: bool, by: str | None) -> Moved:
+def replay(
+    store: Store, stream: str, group: str, which: Selection, *, dry_run: bool, by: str | None, reason: str | None = None
+) -> Moved:
     """Deliver finished events again; an event published as part of a range gets a row of its own."""
-    author = checks.author(by)
-    return Moved(transact(store, lambda tx: _replay(tx, stream, group, which, dry_run, author)), dry_run)
+    author, why = checks.author(by), audit.because(check_text(reason, "reason"))
+    return Moved(transact(store, lambda tx: _replay(tx, stream, group, which, dry_run, author, why)), dry_run)
 
 
-def _replay(tx: Transaction, stream: str, group_name: str, which: Selection, dry_run: bool, by: str) -> int:
+def _replay(
+    tx: Transaction, stream: str, group_name: str, which: Selection, dry_run: bool, by: str, why: dict[str, Any]
+) -> int:
     group = groups.locked(tx, stream, group_name)
     after, upto = positions.between(tx, stream, which.since, which.until)
     found = find(tx, group, which, after, upto)
@@ -26,7 +32,7 @@ def _replay(tx: Transaction, stream: str, group_name: str, which: Selection, dry
         return len(found)
     cancel.answer(tx, group)
     moved = move(tx, group, found, by, tx.now())
-    audit.record_for(tx, by, "replay", group, moved, which.detail())
+    audit.record_for(tx, by, "replay", group, moved, which.detail() | why)
     return moved
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -39,6 +39,7 @@ class Plan:
     lines: tuple[str, ...] = ()
     possible: bool = True  # else the button that does it is missing
     warn: bool = False
+    proof: str = ""  # comes back with the start, so that what is started is what was shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class Action:
     reason: str = "required"  # or optional, or none
     of: str = "group"  # group, stream, or log: what it is done to
     danger: bool = False
+    rights: Callable[[Ask], None] | None = None  # raises `Forbidden`; in the place of `scope` for what `of` names
+    fill: Callable[[Ask], Mapping[str, str]] | None = None  # what the fields hold when the dialog is opened
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,9 @@ class Ask:
 
     def check_rights(self) -> None:
         """`Forbidden` unless whoever asks may do it."""
+        if self.action.rights is not None:
+            self.action.rights(self)
+            return
         self.view.require(self.action.scope, None if self.action.of == "log" else self.stream)
 
     @property
@@ -143,8 +149,20 @@ def needs_typing(plan: Plan | None) -> bool:
     return plan is not None and plan.count is not None and plan.count > TYPED_ABOVE
 
 
-def asked(view: View, action: Action, values: Mapping[str, Any]) -> Ask:
-    """Make a request for an action out of the fields that were sent."""
-    defaults = {one.name: one.value for one in action.fields if one.value}
+def joined(values: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return fields by name; of those that were sent several times, as boxes that are ticked, all with commas between.
+
+    >>> joined([("kind", "a"), ("group", "fraud"), ("kind", "b")])
+    {'kind': 'a,b', 'group': 'fraud'}
+    """
+    found: dict[str, str] = {}
+    for name, value in values:
+        found[name] = f"{found[name]},{value}" if name in found else value
+    return found
+
+
+def asked(view: View, action: Action, values: Mapping[str, Any], *, fresh: bool = False) -> Ask:
+    """Make a request for an action out of the fields that were sent. A `fresh` one has defaults where none was."""
+    defaults = {one.name: one.value for one in action.fields if fresh and one.value}
     sent = {name: str(value) for name, value in values.items() if value not in (None, "")}
     return Ask(view, action, defaults | sent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,24 @@ class Page:
     scope: str = READ
     topics: tuple[str, ...] = ()
     nav: str = ""  # the entry of the menu that is marked
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """Something to be saved. Browsers never show it, whatever is in it."""
+
+    name: str
+    kind: str  # its media type
+    pieces: Iterable[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """An address that gives a file. `scope` is needed for some stream; `build` looks closer."""
+
+    path: str
+    build: Callable[[View], File]
+    scope: str = READ
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -30,13 +30,13 @@ from penstock.errors import (
 from penstock.log.log import Log
 from penstock.web import live as live_updates
 from penstock.web import login
-from penstock.web.actions import Ask, Plan, asked, needs_typing
+from penstock.web.actions import Ask, Plan, asked, joined, needs_typing
 from penstock.web.forms import form_of
 from penstock.web.guard import LOGIN, Authorize, Guard, allowed
 from penstock.web.live import Live
 from penstock.web.login import SignIn
-from penstock.web.page import Page
-from penstock.web.pages import ACTIONS, MENU, PAGES
+from penstock.web.page import Download, Page
+from penstock.web.pages import ACTIONS, DOWNLOADS, MENU, PAGES
 from penstock.web.render import render
 from penstock.web.snapshots import Snapshots
 from penstock.web.view import WINDOWS, View
@@ -72,6 +72,7 @@ def asgi(
     if sign_in is not None:
         routes += [Route(LOGIN, site.login, methods=["GET", "POST"]), Route("/logout", site.logout, methods=["POST"])]
     routes += [Route(page.path, site.page(page)) for page in PAGES]
+    routes += [Route(one.path, site.download(one)) for one in DOWNLOADS]
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, authorize=authorize, failed=site.failed)],
@@ -111,6 +112,21 @@ class _Site:
 
         return endpoint
 
+    def download(self, one: Download) -> Callable[[Request], Any]:
+        """Return the endpoint of a file."""
+
+        async def endpoint(request: Request) -> Response:
+            view = self._enter(request)
+            if isinstance(view, Response):
+                return view
+            if not view.access.may_somewhere(one.scope):
+                raise Forbidden(f"{view.access.name!r} does not have the scope {one.scope!r}.")
+            file = await run_in_threadpool(one.build, view)
+            headers = {"content-disposition": f'attachment; filename="{file.name}"'}
+            return StreamingResponse(file.pieces, media_type=file.kind, headers=headers)
+
+        return endpoint
+
     async def events(self, request: Request) -> Response:
         """Stream the names of what has changed."""
         if request.state.access is None:
@@ -130,11 +146,13 @@ class _Site:
         if action is None:
             raise NotFound(f"There is no action {request.path_params['action'][:60]!r}.")
         posted = request.method == "POST"
-        values: Mapping[str, str] = await form_of(request) if posted else dict(request.query_params)
-        ask = asked(view, action, values)
+        sent: Mapping[str, str] = await form_of(request) if posted else joined(request.query_params.multi_items())
+        ask = asked(view, action, sent, fresh=not posted)
         ask.check_rights()
-        if posted:
+        if posted and not ask.text("dry_run"):
             return await run_in_threadpool(self._do, ask)
+        if not posted and action.fill is not None:
+            ask = asked(view, action, {**await run_in_threadpool(action.fill, ask), **ask.values}, fresh=True)
         return HTMLResponse(await run_in_threadpool(self._dialog, ask, None))
 
     async def login(self, request: Request) -> Response:

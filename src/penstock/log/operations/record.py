@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -75,6 +76,24 @@ class OperationInfo:
     def progress(self) -> Progress:
         """How far it is."""
         return Progress(self.phase, self.planned, self.moved, self.returned, self.canaries_moved, self.canaries_ended)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A delivery that an operation has moved, and that is DEAD again."""
+
+    event_id: uuid.UUID
+    offset: int
+    event_type: str
+    error_code: str | None
+    last_error: str | None
+    dead_at: datetime
+
+
+def came_back(store: Store, number: int, limit: int) -> list[Returned]:
+    """Return some of what is DEAD again."""
+    which = {"id": checks.count(number, "an operation"), "limit": checks.count(limit, "limit")}
+    return [Returned(*row) for row in look(store, lambda tx: tx.rows("operation.back", **which))]
 
 
 def info_of(row: OperationRow, returned: int | None = None) -> OperationInfo:

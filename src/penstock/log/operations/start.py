@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import orjson
 
+from penstock.core.group import Group
 from penstock.core.operation import ACTIVE, Kind, OperationState, Phase
-from penstock.errors import OperationEnded
+from penstock.errors import OperationEnded, PlanOutdated
 from penstock.log import audit, checks, groups
 from penstock.log.operations.draft import Draft
 from penstock.log.operations.plan import Order, Plan, aimed, check_plan
@@ -23,6 +24,7 @@ def start(store: Store, order: Order, plan: Plan) -> int:
     def work(tx: Transaction) -> int:
         group = groups.locked(tx, order.stream, order.group)
         check_plan(tx, group, order, plan)
+        _check_first(tx, group, order, plan)
         wanted = replace(order, to=aimed(tx, group, order)) if order.kind is Kind.REWIND else order
         by_time = wanted.kind in (Kind.REDRIVE, Kind.PURGE)
         row = tx.one(
@@ -49,6 +51,20 @@ def start(store: Store, order: Order, plan: Plan) -> int:
         return number
 
     return transact(store, work)
+
+
+def _check_first(tx: Transaction, group: Group, order: Order, plan: Plan) -> None:
+    """`PlanOutdated` if this plan was started before: of two who start what both have seen, one wins."""
+    by_time = order.kind in (Kind.REDRIVE, Kind.PURGE)
+    twin = tx.one(
+        "operation.twin",
+        group_id=group.group_id,
+        kind=order.kind,
+        filter=orjson.dumps(order.detail()).decode(),
+        cutoff_at=plan.cutoff if by_time else None,
+    )
+    if by_time and twin is not None:
+        raise PlanOutdated(f"Operation {twin.id} was started with this plan; nothing was started now.")
 
 
 def record(tx: Transaction, by: str, what: str, number: int, order: Order, count: int) -> None:

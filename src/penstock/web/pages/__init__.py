@@ -3,12 +3,26 @@
 from typing import NamedTuple
 
 from penstock.web.actions import Action
-from penstock.web.page import Page
-from penstock.web.pages import group, overview, stream, system
+from penstock.web.page import Download, Page
+from penstock.web.pages import (
+    dead,
+    dead_actions,
+    event,
+    event_actions,
+    group,
+    job_actions,
+    jobs,
+    operations,
+    overview,
+    stream,
+    system,
+)
 
-_MODULES = (overview, stream, group, system)
+_MODULES = (overview, stream, group, dead, operations, event, jobs, system)
 PAGES: tuple[Page, ...] = tuple(page for module in _MODULES for page in module.PAGES)
-ACTIONS: dict[str, Action] = {action.name: action for module in _MODULES for action in module.ACTIONS}
+_ACTING = (overview, stream, group, dead_actions, operations, event_actions, job_actions, system)
+ACTIONS: dict[str, Action] = {action.name: action for module in _ACTING for action in module.ACTIONS}
+DOWNLOADS: tuple[Download, ...] = (*event.DOWNLOADS, *dead.DOWNLOADS)
 
 
 class Entry(NamedTuple):

@@ -39,7 +39,7 @@
   });
 
   const keys = (panel) => Array.from(panel.querySelectorAll("[data-row]")).map((row) => row.dataset.row);
-  const busy = (panel) => panel.matches(":hover") || panel.contains(document.activeElement) || !!panel.querySelector("details[open]");
+  const busy = (panel) => panel.matches(":hover") || panel.contains(document.activeElement) || !!panel.querySelector("details[open], input:checked");
   body.addEventListener("htmx:oobBeforeSwap", (event) => {
     const target = event.detail.target;
     const fresh = event.detail.fragment.firstElementChild;

@@ -48,3 +48,11 @@ select h.attempt, h.failures, h.replays, h.outcome, h.error, h.error_code, h.cla
   from penstock.history h left join penstock.fingerprints f on f.fingerprint = h.fingerprint
  where h.group_id = %(group_id)s and h."offset" = %(offset)s
  order by h.at, h.lease nulls last, h.step, h.line;
+
+-- name: dead.panel
+-- Dead letters of a group, without those that were purged or mended.
+select d."offset", d.event_id, d.event_type, d.ordering_key, d.attempts, d.failures, d.error_code, d.last_error,
+       d.fingerprint, d.dead_at
+  from penstock.deliveries d
+ where d.group_id = %(group_id)s and d.state = 'DEAD' and {{shown(d.)}} and d."offset" > %(after)s
+ order by d."offset" limit %(limit)s;

@@ -33,6 +33,24 @@ select e.stream, e."offset", e.event_id, e.payload, e.headers::text as headers, 
 select e."offset" from penstock.events e
  where e.stream = %(stream)s and e."offset" > %(after)s order by e."offset" limit %(limit)s;
 
+-- name: jobs.newest
+-- The jobs of a stream below an offset, the newest first.
+select e."offset" from penstock.events e
+ where e.stream = %(stream)s and e."offset" < %(before)s order by e.stream desc, e."offset" desc limit %(limit)s;
+
+-- name: jobs.newest_dead
+-- Those of them that are dead.
+select d."offset" from penstock.groups g join penstock.deliveries d on d.group_id = g.group_id
+ where g.stream = %(stream)s and g.group_name = 'workers' and d.state = 'DEAD' and d."offset" < %(before)s
+ order by d."offset" desc limit %(limit)s;
+
+-- name: jobs.panel_types
+-- Jobs that wait, run and are dead, by stream: jobs:<queue>:<priority>:<type>.
+select d.stream, count(*) filter (where d.state = 'PENDING') as pending, count(*) filter (where d.state = 'CLAIMED') as claimed,
+       count(*) filter (where d.state = 'DEAD') as dead
+  from penstock.delivery d where d.state in ('PENDING', 'CLAIMED', 'DEAD') and d.stream like 'jobs:%%'
+ group by d.stream order by d.stream;
+
 -- name: jobs.note
 -- How far a job has come.
 insert into penstock.job_notes as n ("offset", progress, message, updated_at)

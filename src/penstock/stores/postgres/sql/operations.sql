@@ -8,6 +8,16 @@ returning id;
 -- name: operation.find
 select * from penstock.operations where id = %(id)s;
 
+-- name: operation.twin
+-- An operation that was started with the same plan. Among the newest.
+select o.id from (select * from penstock.operations order by id desc limit 1000) o
+ where o.group_id = %(group_id)s and o.kind = %(kind)s and o.filter = %(filter)s and o.cutoff_at = %(cutoff_at)s::timestamptz;
+
+-- name: operation.back
+-- What an operation has moved and is DEAD again, whatever of.
+select d.event_id, d."offset", d.event_type, d.error_code, d.last_error, d.dead_at from penstock.deliveries d
+ where d.operation = %(id)s and d.state = 'DEAD' limit %(limit)s;
+
 -- name: operation.lock
 select * from penstock.operations where id = %(id)s for update;
 

@@ -52,3 +52,11 @@ select h.attempt, h.failures, h.replays, h.outcome, h.error, h.error_code, h.cla
   from penstock_history h left join penstock_fingerprints f on f.fingerprint = h.fingerprint
  where h.group_id = :group_id and h."offset" = :offset
  order by h.at, h.lease nulls last, h.step, h.line;
+
+-- name: dead.panel
+-- Dead letters of a group, without those that were purged or mended.
+select d."offset", d.event_id, d.event_type, d.ordering_key, d.attempts, d.failures, d.error_code, d.last_error,
+       d.fingerprint, d.dead_at
+  from penstock_deliveries d
+ where d.group_id = :group_id and d.state = 'DEAD' and {{shown(d.)}} and d."offset" > :after
+ order by d."offset" limit :limit;

@@ -73,6 +73,24 @@ select e.stream, e."offset", e.event_id, e.payload, e.headers, e.metadata, e.cre
 select e."offset" from penstock_events e
  where e.stream = :stream and e."offset" > :after order by e."offset" limit :limit;
 
+-- name: jobs.newest
+-- The jobs of a stream below an offset, the newest first.
+select e."offset" from penstock_events e
+ where e.stream = :stream and e."offset" < :before order by e.stream desc, e."offset" desc limit :limit;
+
+-- name: jobs.newest_dead
+-- Those of them that are dead.
+select d."offset" from penstock_groups g join penstock_deliveries d on d.group_id = g.group_id
+ where g.stream = :stream and g.group_name = 'workers' and d.state = 'DEAD' and d."offset" < :before
+ order by d."offset" desc limit :limit;
+
+-- name: jobs.panel_types
+-- Jobs that wait, run and are dead, by stream: jobs:<queue>:<priority>:<type>.
+select d.stream, count(*) filter (where d.state = 'PENDING') as pending, count(*) filter (where d.state = 'CLAIMED') as claimed,
+       count(*) filter (where d.state = 'DEAD') as dead
+  from penstock_delivery d where d.state in ('PENDING', 'CLAIMED', 'DEAD') and d.stream like 'jobs:%'
+ group by d.stream order by d.stream;
+
 -- name: jobs.note
 -- How far a job has come.
 insert into penstock_job_notes ("offset", progress, message, updated_at) values (:offset, :progress, :message, :now)

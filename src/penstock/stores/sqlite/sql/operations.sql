@@ -8,6 +8,16 @@ returning id;
 -- name: operation.find
 select * from penstock_operations where id = :id;
 
+-- name: operation.twin
+-- An operation that was started with the same plan. Among the newest.
+select o.id from (select * from penstock_operations order by id desc limit 1000) o
+ where o.group_id = :group_id and o.kind = :kind and o.filter = :filter and o.cutoff_at = :cutoff_at;
+
+-- name: operation.back
+-- What an operation has moved and is DEAD again, whatever of.
+select d.event_id, d."offset", d.event_type, d.error_code, d.last_error, d.dead_at from penstock_deliveries d
+ where d.operation = :id and d.state = 'DEAD' limit :limit;
+
 -- name: operation.lock
 select * from penstock_operations where id = :id;
 

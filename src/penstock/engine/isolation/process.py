@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import signal
@@ -17,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.core.limits import ON_STOP_SECONDS
+from penstock.core.log_fields import about
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.child import Ready
 from penstock.engine.isolation.marks import Marks
-from penstock.errors import HandlerUnreachable, StartFailed
+from penstock.errors import HandlerUnreachable, PenstockError, StartFailed
 
+logger = logging.getLogger("penstock")
 START_SECONDS = 120.0
 _STOP_SECONDS = 2.0
 _LOOK_SECONDS = 0.5
@@ -45,6 +48,12 @@ class Died:
             name = f"signal {-self.status}"
         more = " (out of memory?)" if -self.status == signal.SIGKILL else ""
         return f"the process was killed by {name}{more}"
+
+
+def warn_unloadable(name: str, error: PenstockError) -> None:
+    """Log that handlers which did load cannot be loaded at the moment."""
+    fields = about("unloadable", name, code=error.code)
+    logger.warning("%s: %s Retrying.", name, error.message, extra=fields)
 
 
 class HandlerProcess:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import deque
@@ -12,18 +11,16 @@ from penstock.core import fingerprint
 from penstock.core.batch import Events
 from penstock.core.job import CANCELLED
 from penstock.core.lease import DEATHS, Failure
-from penstock.core.log_fields import about
 from penstock.core.signals import failure_of
 from penstock.declare.portable import portable
 from penstock.declare.subscription import Subscription
 from penstock.engine.handlers.runner import Report, TimedOut
 from penstock.engine.isolation.child import Begin, Chunk
 from penstock.engine.isolation.marks import Mark, Marks
-from penstock.engine.isolation.process import Died, HandlerProcess
+from penstock.engine.isolation.process import Died, HandlerProcess, warn_unloadable
 from penstock.engine.work import Work
 from penstock.errors import HandlerUnreachable
 
-logger = logging.getLogger("penstock")
 _TICK = 0.05  # seconds between two checks of time and memory
 _CHUNK = 2_000  # events per message
 _CHUNK_BYTES = 8 * 2**20
@@ -62,12 +59,7 @@ class Supervised:
             except HandlerUnreachable as error:
                 if not self._loaded:
                     raise
-                logger.warning(
-                    "%s: %s Retrying.",
-                    self.subscription.name,
-                    error.message,
-                    extra=about("unloadable", self.subscription.name, code=error.code),
-                )
+                warn_unloadable(self.subscription.name, error)
                 return False
             self._process, self._loaded = process, True
             self._hello = replace(self._hello, modules=())  # a replacement should start quickly

@@ -12,13 +12,12 @@ from typing import TypeVar
 
 from penstock.core import fingerprint
 from penstock.core.lease import Failure, Idle
-from penstock.core.log_fields import about
 from penstock.core.observe import Claimed, LeaseGone, Observers, ProcessesDied
 from penstock.core.signals import failure_of
 from penstock.declare.job import JobType, portable_job
 from penstock.engine.handlers.runner import TimedOut
 from penstock.engine.isolation.marks import Marks
-from penstock.engine.isolation.process import Died, HandlerProcess
+from penstock.engine.isolation.process import Died, HandlerProcess, warn_unloadable
 from penstock.engine.jobs.batch import is_suspect
 from penstock.engine.jobs.desk import Desk, JobKey, was_cancelled
 from penstock.engine.jobs.doomed import Doomed
@@ -157,12 +156,7 @@ class JobWorker:
         except HandlerUnreachable as error:
             if not self._loaded:
                 raise
-            logger.warning(
-                "%s: %s Retrying.",
-                self.job.name,
-                error.message,
-                extra=about("unloadable", self.job.name, code=error.code),
-            )
+            warn_unloadable(self.job.name, error)
             self._stopping.wait(_RELOAD_SECONDS)
             return False
         self._process, self._loaded = process, True
@@ -207,8 +201,7 @@ class JobWorker:
                 self._alone.append(lease)
             else:
                 self._feed(lease)
-            took = (time.monotonic() - began) / len(found)
-            self.observers.emit(Claimed(self.job.name, lease.id, len(lease), took))
+            self.observers.emit(Claimed(self.job.name, lease.id, len(lease), (time.monotonic() - began) / len(found)))
         if shared:
             self._pace.saw(found[0].left)
             if self._wanted.rest is not None:

@@ -222,3 +222,13 @@ case when :jobs then json_extract({{e}}metadata, '$.penstock-job.max_attempts') 
 -- include: key_is_held(e)
 -- Whether a unique key is a job's own for some more time, though it has finished.
 exists (select 1 from penstock_job_unique u where u.event_id = {{e}}event_id and u.until_at > :now)
+
+-- include: remove_rows
+-- Remove the rows of a stream in (low, high], and their lines in the attempt log, but for those that are kept.
+delete from penstock_deliveries
+ where group_id in (select group_id from penstock_groups where stream = :stream)
+   and "offset" > :low and "offset" <= :high and "offset" not in (select value from json_each(:kept))
+;;
+delete from penstock_attempt_log
+ where group_id in (select group_id from penstock_groups where stream = :stream)
+   and "offset" > :low and "offset" <= :high and "offset" not in (select value from json_each(:kept))

@@ -41,7 +41,7 @@ def prepare(log: penstock.Log) -> dict[str, Any]:
     held = log.claim(STREAM, GROUP, limit=1, claimed_by="w")
     loose = log.claim(STREAM, "other", limit=1, claimed_by="w")
     log.submit_many("mail", [{"payload": {"to": "ada"}}, {"payload": {"to": "cyd"}}])
-    job, failing = log.claim_jobs("w", ["mail"], limit=2)
+    job, failing = log.claim_jobs("w", ["mail"], lease_seconds=600, limit=2)
     queued = log.submit("mail", {"to": "bob"})
     log.schedule("nightly", "0 3 * * *", type="mail")
     run = log.start_run(NewRun("w", OWNER, "http", "", "here", 1, ()))

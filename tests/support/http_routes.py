@@ -43,7 +43,7 @@ def prepare(log: penstock.Log) -> dict[str, Any]:
     held = log.claim(STREAM, GROUP, limit=1, claimed_by="w", lease_seconds=300)
     loose = log.claim(STREAM, "other", limit=1, claimed_by="w", lease_seconds=300)
     log.submit_many("mail", [{"payload": {"to": "ada"}}, {"payload": {"to": "cyd"}}])
-    job, failing = log.claim_jobs("w", ["mail"], lease_seconds=300, limit=2)
+    job, failing = log.claim_jobs("w", ["mail"], lease_seconds=600, limit=2)
     queued = log.submit("mail", {"to": "bob"})
     log.schedule("nightly", "0 3 * * *", type="mail")
     log.operation("redrive", STREAM, GROUP, error="no such error").start()

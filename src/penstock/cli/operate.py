@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,7 +33,7 @@ from penstock.core.event import check_key
 from penstock.errors import FilterNeeded, MissingField
 
 if TYPE_CHECKING:
-    from penstock.log.log import Log
+    from penstock.log.log import Log, Moved
 
 Everything = Annotated[bool, typer.Option("--all", help="All of them, without a filter.", show_default=False)]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it becomes the delivery's error.")]
@@ -160,7 +159,7 @@ def _move(
         raise Usage("--all stands for every delivery: name it without a filter.")
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:
-        act = {"redrive": log.redrive, "replay": log.replay, "purge": log.purge}[verb]
+        act: Callable[..., Moved] = {"redrive": log.redrive, "replay": log.replay, "purge": log.purge}[verb]
         if "event_ids" in which:
             which["event_ids"] = chosen_ids(log, stream, which["event_ids"])
         if care.wanted:
@@ -284,9 +283,7 @@ def prune(
         raise Usage("Say how far to prune: either --before TIME or --upto OFFSET.")
     moment = parse_optional(before, "--before")
     with session.open() as log:
-        session.confirm(
-            yes or not sys.stdin.isatty(), lambda: f"Remove what every group of {stream} has finished with?"
-        )
+        session.confirm_if_watched(yes, lambda: f"Remove what every group of {stream} has finished with?")
         count = log.prune(stream, before=moment, upto=upto, keep_dead=keep_dead, by=by).count
         meant = "" if count or session.as_json else near.stream_like(log, stream)
     removed = f"{stream}: {count:,} events removed"

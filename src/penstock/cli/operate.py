@@ -159,7 +159,8 @@ def _move(
         raise Usage("--all stands for every delivery: name it without a filter.")
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:
-        act: Callable[..., Moved] = {"redrive": log.redrive, "replay": log.replay, "purge": log.purge}[verb]
+        acts: dict[str, Callable[..., Moved]] = {"redrive": log.redrive, "replay": log.replay, "purge": log.purge}
+        act = acts[verb]
         if "event_ids" in which:
             which["event_ids"] = chosen_ids(log, stream, which["event_ids"])
         if care.wanted:

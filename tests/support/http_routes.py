@@ -40,12 +40,13 @@ def prepare(log: penstock.Log) -> dict[str, Any]:
     lease.settle(dead={ids[0]: "boom"}, effects={ids[1]: {"state": {KEY: {"seen": 1}}}})
     log.create_group(STREAM, "other")
     waiting = [str(log.append(STREAM, {"n": n}, type="order.created").event_id) for n in (7, 8)]
-    held = log.claim(STREAM, GROUP, limit=1, claimed_by="w")
-    loose = log.claim(STREAM, "other", limit=1, claimed_by="w")
+    held = log.claim(STREAM, GROUP, limit=1, claimed_by="w", lease_seconds=300)
+    loose = log.claim(STREAM, "other", limit=1, claimed_by="w", lease_seconds=300)
     log.submit_many("mail", [{"payload": {"to": "ada"}}, {"payload": {"to": "cyd"}}])
-    job, failing = log.claim_jobs("w", ["mail"], limit=2)
+    job, failing = log.claim_jobs("w", ["mail"], lease_seconds=300, limit=2)
     queued = log.submit("mail", {"to": "bob"})
     log.schedule("nightly", "0 3 * * *", type="mail")
+    log.operation("redrive", STREAM, GROUP, error="no such error").start()
     run = log.start_run(NewRun("w", OWNER, "http", "", "here", 1, ()))
     jobs = {"job": job, "failing": failing, "queued": queued, "run": run}
     return {"dead": ids[0], "waiting": waiting[1], "lease": held, "loose": loose, **jobs}
@@ -58,6 +59,8 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
     groups, events = "/v1/streams/{stream}/groups", "/v1/streams/{stream}/events"
     worker = {"worker": "w", "token": job.token}
     one, jobs, nightly = groups + "/{group}", "/v1/jobs/{job_id}", "/v1/schedules/nightly"
+    planned = {"kind": "redrive", "stream": STREAM, "group": GROUP, "all": True, "dry_run": True}
+    mended = {"event_id": facts["dead"], "payload": {"n": 100}}
     later, new_job = "2040-01-01T00:00:00Z", {"type": "mail", "payload": {"to": "eve"}}
     return [
         Sample("GET", "/healthz", None, "/healthz"),
@@ -145,6 +148,16 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
             f"/v1/streams/{STREAM}/groups/other/kill",
             {"event_ids": [facts["waiting"]]},
         ),
+        Sample("GET", one + "/fingerprints", "read", f"{group}/fingerprints"),
+        Sample("POST", one + "/fingerprints/{fingerprint}", "operate", f"{group}/fingerprints/none", {"note": "x"}),
+        Sample("GET", "/v1/operations", "read", "/v1/operations", filtered=True),
+        Sample("GET", "/v1/operations/{number}", "read", "/v1/operations/1"),
+        Sample("POST", "/v1/operations", "operate", "/v1/operations", planned),
+        Sample("POST", "/v1/operations/{number}/pause", "operate", "/v1/operations/1/pause"),
+        Sample("POST", "/v1/operations/{number}/resume", "operate", "/v1/operations/1/resume"),
+        Sample("POST", "/v1/operations/{number}/abort", "operate", "/v1/operations/1/abort"),
+        Sample("POST", one + "/purge", "operate", f"{group}/purge", {"all": True, "dry_run": True}),
+        Sample("POST", one + "/mend", "operate", f"{group}/mend", mended, also=("append",)),
         Sample("POST", one + "/skip", "operate", f"{group}/skip", {"key": KEY, "dry_run": True}),
         Sample("POST", "/v1/schedules/{name}/run", "operate", f"{nightly}/run"),
         Sample("POST", "/v1/schedules/{name}/suspend", "operate", f"{nightly}/suspend"),

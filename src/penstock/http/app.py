@@ -11,6 +11,7 @@ from typing import Final
 from fastapi import FastAPI
 
 from penstock.http import (
+    dead_letters,
     events,
     groups,
     health,
@@ -19,6 +20,7 @@ from penstock.http import (
     jobs,
     leases,
     metrics,
+    operations,
     operators,
     problems,
     retention,
@@ -44,6 +46,8 @@ _ROUTERS: Final = (
     events.router,
     groups.router,
     operators.router,
+    dead_letters.router,
+    operations.router,
     leases.router,
     job_work.router,  # before /v1/jobs/{job_id}
     jobs.router,

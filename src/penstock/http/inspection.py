@@ -173,12 +173,18 @@ def deliveries(
     error: str | None = None,
     since: Moment | None = None,
     until: Moment | None = None,
+    fingerprint: str | None = None,
+    purged: bool = False,
     cursor: Cursor = 0,
     limit: Limit = 100,
 ) -> Answer:
-    """List deliveries in offset order, by state, type, error and time of creation."""
-    which = {"state": state, "type": type, "error": error, "since": since, "until": until}
-    found = log.deliveries(stream, group, after=cursor, limit=limit, **which)  # type: ignore[arg-type]  # of its kind
+    """List deliveries in offset order, by state, type, error and time of creation.
+
+    With `state=DEAD` those that were purged or mended are left out, unless `purged` asks for them.
+    """
+    which: dict[str, Any] = {"state": state, "type": type, "error": error, "since": since, "until": until}
+    which |= {"fingerprint": fingerprint, "purged": purged}
+    found = log.deliveries(stream, group, after=cursor, limit=limit, **which)
     documents = [delivery_document(one, shown) for one in found]
     return Answer({"deliveries": documents, "next_cursor": next_cursor(found, limit)})
 

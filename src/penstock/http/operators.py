@@ -38,6 +38,7 @@ class Redrive(Replay):
     model_config = ConfigDict(json_schema_extra={"examples": [{"error": "TimeoutError", "dry_run": True}]})
 
     error: str | None = None
+    fingerprint: str | None = Field(None, description="`none` for those without one.")
 
 
 class Rewind(Body):

@@ -17,9 +17,12 @@ from penstock.log.archives.erase import Erased
 from penstock.log.archives.record import Archive
 from penstock.log.audit_pages import AuditEntry
 from penstock.log.deliveries import Attempt, DeliveryRecord
+from penstock.log.fingerprints import FingerprintStats
 from penstock.log.horizon import Holder
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.life import Done, GroupLife, HeldBy
+from penstock.log.operations.plan import Plan
+from penstock.log.operations.record import OperationInfo
 from penstock.log.problems import Problem
 from penstock.log.retention.policies import RetentionPolicy
 from penstock.log.runs import RunInfo
@@ -107,6 +110,9 @@ def components() -> dict[str, Schema]:
         "RetentionPolicy": an_object(**_of(RetentionPolicy)),
         "Archive": an_object(**_of(Archive)),
         "Erased": an_object(**_of(Erased)),
+        "Operation": an_object(**_of(OperationInfo)),
+        "Plan": an_object(**_of(Plan)),
+        "Fingerprint": an_object(**_of(FingerprintStats)),
         "Run": an_object(**_of(RunInfo)),
         "GroupStats": an_object(**group_stats, optional=totals),
         "StreamStats": an_object(**_of(StreamStats)),

@@ -106,12 +106,15 @@ def deliveries(
     since: datetime | None = None,
     until: datetime | None = None,
     error: str | None = None,
+    fingerprint: str | None = None,
+    purged: bool = False,
     after: int = 0,
     limit: int = 1000,
 ) -> Call[list[DeliveryRecord]]:
     """Return deliveries in offset order; pass the last one's offset as `after` for the next page."""
     times = {name: None if at is None else at.isoformat() for name, at in (("since", since), ("until", until))}
-    params = given(state=state, type=type, error=error, cursor=after, limit=limit, **times)
+    more = {"fingerprint": fingerprint, "purged": purged or None}
+    params = given(state=state, type=type, error=error, cursor=after, limit=limit, **times, **more)
     path = path_of("streams", stream, "groups", group, "deliveries")
     return Call("GET", path, lambda found: [decode.delivery_of(one) for one in found["deliveries"]], params=params)
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx
 import orjson
 
-from penstock.connect.http import calls, decode, group_calls, job_calls, schedule_calls
+from penstock.connect.http import calls, decode, group_calls, job_calls, operation_calls, schedule_calls
 from penstock.connect.http.call import Call, HoldingVerb, Verb, given, path_of
 from penstock.connect.http.held import HeldTokens
 from penstock.connect.http.lease import AsyncLease, Lease
@@ -77,6 +77,17 @@ class _Verbs:
     skip = Verb(group_calls.skip)
     pause = Verb(group_calls.pause)
     resume = Verb(group_calls.resume)
+    plan_operation = Verb(operation_calls.plan_operation)
+    start_operation = Verb(operation_calls.start_operation)
+    operations = Verb(operation_calls.operations)
+    get_operation = Verb(operation_calls.get_operation)
+    pause_operation = Verb(operation_calls.pause_operation)
+    resume_operation = Verb(operation_calls.resume_operation)
+    abort_operation = Verb(operation_calls.abort_operation)
+    purge = Verb(operation_calls.purge)
+    mend = Verb(operation_calls.mend)
+    fingerprints = Verb(operation_calls.fingerprints)
+    note_fingerprint = Verb(operation_calls.note_fingerprint)
 
     submit = Verb(job_calls.submit)
     submit_many = Verb(job_calls.submit_many)

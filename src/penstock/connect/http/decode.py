@@ -19,6 +19,7 @@ from penstock.core.lease import Settled
 from penstock.errors import CommitUnknown, PenstockError, StoreUnavailable, all_errors
 from penstock.log.cancel import Cancelled
 from penstock.log.deliveries import Attempt, DeliveryRecord
+from penstock.log.fingerprints import FingerprintStats
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.runs import RunInfo
 from penstock.log.selection import Moved
@@ -115,6 +116,12 @@ def series_of(document: Mapping[str, Any]) -> Series:
     """Return numbers over time."""
     times = {name: datetime.fromisoformat(document[name]) for name in ("since", "until")}
     return made(Series, document, **times, points=tuple(made(Point, one) for one in document["points"]))
+
+
+def kind_of(document: Mapping[str, Any]) -> FingerprintStats:
+    """Return a kind of error."""
+    samples = tuple(uuid.UUID(one) for one in document["sample_event_ids"])
+    return made(FingerprintStats, document, trend=tuple(document["trend"]), sample_event_ids=samples)
 
 
 def moved_of(document: Mapping[str, Any]) -> Moved:

@@ -14,7 +14,8 @@ from penstock.log.cancel import Cancelled
 from penstock.log.selection import Moved
 
 
-def _position(where: Position) -> str | int:
+def position_sent(where: Position) -> str | int:
+    """Return a position as it is sent."""
     return where.isoformat() if isinstance(where, datetime) else where
 
 
@@ -35,7 +36,7 @@ def create_group(
     """Create a group; returns its settings. The same call again changes nothing."""
     body = given(
         group=group,
-        start=_position(start),
+        start=position_sent(start),
         retry=None if retry is None else retry.storable().stored,
         lease_seconds=lease_seconds,
         ordering=ordering,
@@ -94,9 +95,11 @@ class WhichDead(Which, total=False):
     """Dead letters have an error, too."""
 
     error: str | None
+    fingerprint: str | None
 
 
-def _filters(which: Which) -> dict[str, Any]:
+def filters(which: Which) -> dict[str, Any]:
+    """Return filters as they are sent."""
     return {**which, "event_ids": _ids(which.get("event_ids"))}
 
 
@@ -104,17 +107,17 @@ def redrive(
     stream: str, group: str, *, all: bool = False, dry_run: bool = False, **which: Unpack[WhichDead]
 ) -> Call[Moved]:
     """Move dead letters back, DEAD → PENDING: by `event_ids` (at most 1,000), `error`, `type` or time, or all."""
-    return _move(stream, group, "redrive", **_filters(which), all=all, dry_run=dry_run)
+    return _move(stream, group, "redrive", **filters(which), all=all, dry_run=dry_run)
 
 
 def replay(stream: str, group: str, *, all: bool = False, dry_run: bool = False, **which: Unpack[Which]) -> Call[Moved]:
     """Deliver finished events again, PUBLISHED → PENDING: by `event_ids` (at most 1,000), `type` or time, or all."""
-    return _move(stream, group, "replay", **_filters(which), all=all, dry_run=dry_run)
+    return _move(stream, group, "replay", **filters(which), all=all, dry_run=dry_run)
 
 
 def rewind(stream: str, group: str, *, to: Position, state: str = "keep", dry_run: bool = False) -> Call[Moved]:
     """Deliver everything above a position again; open leases end."""
-    return _move(stream, group, "rewind", to=_position(to), state=state, dry_run=dry_run)
+    return _move(stream, group, "rewind", to=position_sent(to), state=state, dry_run=dry_run)
 
 
 def kill(

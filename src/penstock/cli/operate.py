@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -34,7 +34,7 @@ from penstock.core.event import check_key
 from penstock.errors import FilterNeeded, MissingField
 
 if TYPE_CHECKING:
-    from penstock.log.log import Log
+    from penstock.log.log import Log, Moved
 
 Everything = Annotated[bool, typer.Option("--all", help="All of them, without a filter.", show_default=False)]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it becomes the delivery's error.")]
@@ -160,7 +160,7 @@ def _move(
         raise Usage("--all stands for every delivery: name it without a filter.")
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:
-        act = {"redrive": log.redrive, "replay": log.replay, "purge": log.purge}[verb]
+        act: Callable[..., Moved] = {"redrive": log.redrive, "replay": log.replay, "purge": log.purge}[verb]
         if "event_ids" in which:
             which["event_ids"] = chosen_ids(log, stream, which["event_ids"])
         if care.wanted:

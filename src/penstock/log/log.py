@@ -402,6 +402,7 @@ class Log:
         all: bool = False,
         dry_run: bool = False,
         by: str | None = None,
+        reason: str | None = None,
         **filters: Unpack[Filters],
     ) -> Moved:
         """Take dead letters out of the queue for good; `prune` may remove their events. Filters as for `redrive`.
@@ -409,7 +410,8 @@ class Log:
         They stay DEAD with the reason `purged`. Lists and counts of dead letters leave them out, keys that halted at
         one go on, and only `redrive` by id brings one back.
         """
-        return purge.purge(self.store, stream, group, select(**filters).or_all(all), dry_run=dry_run, by=by)
+        which = select(**filters).or_all(all)
+        return purge.purge(self.store, stream, group, which, dry_run=dry_run, by=by, reason=reason)
 
     def mend(
         self,

@@ -49,10 +49,12 @@ if TYPE_CHECKING:
         NaiveDatetime,
         NotInLease,
         OnStandby,
+        OperationEnded,
         OrderedGroup,
         OutboxNeedsTransaction,
         PenstockError,
         PermissionDenied,
+        PlanOutdated,
         PolicyConflict,
         Pruned,
         ReservedStream,
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
         UnknownEvent,
         UnknownGroup,
         UnknownJob,
+        UnknownOperation,
         UnknownReader,
         UnknownSchedule,
     )
@@ -76,6 +79,9 @@ if TYPE_CHECKING:
     from penstock.log.keyed_state import WithTtl
     from penstock.log.lease import Lease
     from penstock.log.log import Log, Moved
+    from penstock.log.operations.operation import Operation
+    from penstock.log.operations.plan import Plan
+    from penstock.log.operations.record import OperationInfo
     from penstock.log.open import open_log as open  # the name users type
 
 __all__ = [
@@ -120,12 +126,17 @@ __all__ = [
     "NaiveDatetime",
     "NotInLease",
     "OnStandby",
+    "Operation",
+    "OperationEnded",
+    "OperationInfo",
     "OrderedGroup",
     "OutboxNeedsTransaction",
     "Outcome",
     "PenstockError",
     "Permanent",
     "PermissionDenied",
+    "Plan",
+    "PlanOutdated",
     "PolicyConflict",
     "Pruned",
     "ReservedStream",
@@ -147,6 +158,7 @@ __all__ = [
     "UnknownEvent",
     "UnknownGroup",
     "UnknownJob",
+    "UnknownOperation",
     "UnknownReader",
     "UnknownSchedule",
     "WithTtl",
@@ -169,8 +181,11 @@ _MODULES = {
     "Log": "penstock.log.log",
     "Cancelled": "penstock.log.cancel",
     "Moved": "penstock.log.log",
+    "Operation": "penstock.log.operations.operation",
+    "OperationInfo": "penstock.log.operations.record",
     "Outcome": "penstock.engine.outcome",
     "Permanent": "penstock.core.signals",
+    "Plan": "penstock.log.operations.plan",
     "Retry": "penstock.core.retry",
     "RetryLater": "penstock.core.signals",
     "Settled": "penstock.core.lease",

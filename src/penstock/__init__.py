@@ -79,10 +79,10 @@ if TYPE_CHECKING:
     from penstock.log.keyed_state import WithTtl
     from penstock.log.lease import Lease
     from penstock.log.log import Log, Moved
+    from penstock.log.open import open_log as open  # the name users type
     from penstock.log.operations.operation import Operation
     from penstock.log.operations.plan import Plan
     from penstock.log.operations.record import OperationInfo
-    from penstock.log.open import open_log as open  # the name users type
 
 __all__ = [
     "App",

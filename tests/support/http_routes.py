@@ -11,7 +11,7 @@ from penstock.log.runs import NewRun
 STREAM, GROUP, KEY = "orders", "fraud", "c-1"
 JOB_STREAM = "jobs:default:0:mail"
 OWNER = "owner"
-_STANDING = ("series", "lanes", "leases", "blocked", "bindings")
+_STANDING = ("lanes", "leases", "blocked", "bindings")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,6 @@ def samples(facts: dict[str, Any]) -> list[Sample]:
             "GET", "/v1/state/{stream}/{group}/{key}", "read", f"/v1/state/{STREAM}/{GROUP}/{KEY}", also=("payload",)
         ),
         Sample("GET", "/v1/streams/{stream}/types", "read", f"/v1/streams/{STREAM}/types"),
-        Sample("GET", "/v1/streams/{stream}/series", "read", f"/v1/streams/{STREAM}/series"),
         *(Sample("GET", f"{one}/{what}", "read", f"{group}/{what}") for what in _STANDING),
         Sample("GET", "/v1/problems", "read", "/v1/problems", filtered=True),
         Sample("GET", "/v1/audit", "read", "/v1/audit", filtered=True),

@@ -75,7 +75,7 @@ from penstock.log.changes import Newest
 from penstock.log.circuit import OpenCircuit
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
-from penstock.log.fingerprints import FingerprintStats
+from penstock.log.fingerprints import FingerprintStats, Kind
 from penstock.log.horizon import Horizon
 from penstock.log.ingest import Ingests
 from penstock.log.jobs import beat, finish, lifetime, schedules, submit, types
@@ -626,6 +626,10 @@ class Log:
         """
         which = select(error=error, type=type, since=since, until=until)
         return fingerprints.fingerprints(self.store, stream, group, which, limit)
+
+    def fingerprint(self, fingerprint: str) -> Kind | None:
+        """Return what a fingerprint stands for; None if it is not known."""
+        return fingerprints.kind(self.store, fingerprint)
 
     def note_fingerprint(
         self,

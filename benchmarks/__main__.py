@@ -47,7 +47,6 @@ SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
     "jobs": jobs.run,
     "connect": connect.run,
     "operate": operate.run,
-    "operate": operate.run,
 }
 HEADER = ("what", "median", "worst", "wanted", "reached", "detail of the median")
 PAGE = Path("docs/benchmarks.md")

@@ -78,6 +78,6 @@ def test_a_plan_is_started_once(log: penstock.Log) -> None:
     first, second = (log.operation("redrive", "orders", "fraud", all=True, canary=1, by=one) for one in ("ada", "bob"))
     plan = first.plan()
     number = first.start(plan).id
-    with pytest.raises(PlanOutdated, match=f"Operation {number} was started"):
+    with pytest.raises(PlanOutdated, match=f"Operation {number} does the same"):
         second.start(plan)
     assert [one.id for one in log.operations()] == [number]

@@ -290,3 +290,20 @@ def test_a_drained_group_is_known_without_reading_the_log(postgres: PostgresServ
             "drain.left", group_id=group.group_id, horizon=100_000, now=now, ordered=False, halts=False
         )
         assert log.drained("orders", "g") and read_rows(plan, "events") <= 100, scans(plan)
+
+
+@pytest.mark.shows("O11")
+def test_a_look_at_one_event_reads_no_others(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    """Its life in every group, early in the log and late."""
+    log, sql = million
+    watched = Watched(log, sql)
+    ids = [one.group_id for one in log.groups("orders")]
+    for offset in (11, 499_999, EVENTS - 1):
+        for block in ("life.deliveries", "life.history"):
+            plan = watched.explain(block, stream="orders", offset=offset)
+            assert not {("Seq Scan", table) for table in ("events", "leases", "attempt_log")} & scans(plan), block
+            assert read_rows(plan, "events") <= 40 and read_rows(plan, "leases") <= 400, (block, offset)
+        before = watched.explain("life.before", ids=ids, stream="orders", offset=offset, bucket=7, most=1_000)
+        assert read_rows(before, "events") <= 2 * 1_000 * len(ids)  # in the index, and in the table
+    newest = watched.explain("jobs.newest", stream="other", before=EVENTS, limit=50)
+    assert read_rows(newest, "events") <= 50 and scans(newest) == {("Index Only Scan", "events")}

@@ -16,6 +16,7 @@ from penstock.errors import InvalidInput, UnknownGroup
 from penstock.log import record_metrics
 from penstock.log.series import Point, Series
 from penstock.testing import VirtualClock
+from tests.support.plain_archive import archive
 from tests.support.raw_sql import raw
 
 pytestmark = pytest.mark.shows("O10")
@@ -181,6 +182,22 @@ def test_removed_events_were_appended_all_the_same(orders: penstock.Log, clock: 
         clock.advance(60)
         orders.prune("orders", before=clock.now())
     assert [one.appended for one in minutes(orders, clock, "g")] == [6, 6, 6, 0]
+
+
+def test_restored_events_were_appended_once(orders: penstock.Log, clock: VirtualClock, tmp_path: Path) -> None:
+    orders.record_metrics()
+    append(orders, 6)
+    clock.advance(60)
+    orders.record_metrics()
+    settle(orders, 26)
+    archive(orders, "orders", tmp_path)
+    assert orders.prune("orders", upto=orders.end()).count == 26
+    clock.advance(60)
+    orders.record_metrics()
+    assert orders.restore("orders").events == 26
+    clock.advance(60)
+    orders.record_metrics()
+    assert [one.appended for one in minutes(orders, clock, None)] == [6, 0, 0, 0]
 
 
 def test_leases_are_counted_on_their_way_out(orders: penstock.Log, clock: VirtualClock) -> None:

@@ -46,5 +46,5 @@ def test_policies_archives_restore_and_erase_on_the_command_line(
     erased = command("erase", str(ids[2]), "--reason", "gdpr", "--yes")
     assert erased["offset"] == 3 and len(erased["files"]) == 1
     assert "erased" in shown("show", "orders", str(ids[2]))
-    assert "penstock-erased" in command("show", "orders", str(ids[2]))["metadata"]
+    assert "penstock-erased" in command("show", "orders", str(ids[2]))["event"]["metadata"]
     assert command("retention", "set", "orders", "--keep", "forever")["keep"] is None

@@ -169,7 +169,7 @@ def test_a_restore_killed_at_any_statement_goes_on(
 
         return hook
 
-    for number in range(1, total + 1, 3):
+    for number in range(1, total + 1, 5):
         log.prune("orders", upto=log.end())
         monkeypatch.setattr(log.store, "hook", killed_at(number))
         with suppress(Killed):

@@ -66,6 +66,31 @@ def bucket(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.shows("O05")
+def test_a_prune_between_planning_and_reading_loses_and_repeats_nothing(
+    spark: Any, log: penstock.Log, log_url: str, tmp_path: Path
+) -> None:
+    fill(log, 60)
+    every = [one.offset for one in log.read("orders")]
+    archive(log, "orders", str(tmp_path), spark=spark, upto=every[29])
+    log.prune("orders", upto=every[9])
+    schema = load(spark, log_url).schema
+    reader = PenstockReader(parse_read({"url": log_url, "stream": "orders"}), schema)
+    planned = reader.partitions()
+    archive(log, "orders", str(tmp_path), spark=spark, upto=every[49])
+    log.prune("orders", upto=every[44])
+    found = [offset for piece in planned for batch in reader.read(piece) for offset in batch["offset"].to_pylist()]
+    assert sorted(found) == every
+    after = reader.partitions()
+    log.restore("orders", after=every[4])
+    found = [offset for piece in after for batch in reader.read(piece) for offset in batch["offset"].to_pylist()]
+    assert sorted(found) == every
+    later = log.event("orders", log.append("orders", {}, type="t").event_id).created_at
+    with log.store.transaction(write=False) as tx:
+        assert record.files_of(tx, "orders", 0, every[-1], until=later)
+        assert not record.files_of(tx, "orders", 0, every[-1], since=later), "a file was not left out by its time"
+
+
+@pytest.mark.shows("O05")
 def test_archive_and_log_are_read_as_one(
     spark: Any, log: penstock.Log, log_url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,31 +123,6 @@ def test_archive_and_log_are_read_as_one(
         assert said["events"] == known.events == sum(file["events"] for file in said["files"])
     log.restore("orders")
     assert rows(load(spark, log_url)) == before and len(rows(load(spark, log_url, archive="no"))) == 200
-
-
-@pytest.mark.shows("O05")
-def test_a_prune_between_planning_and_reading_loses_and_repeats_nothing(
-    spark: Any, log: penstock.Log, log_url: str, tmp_path: Path
-) -> None:
-    fill(log, 60)
-    every = [one.offset for one in log.read("orders")]
-    archive(log, "orders", str(tmp_path), spark=spark, upto=every[29])
-    log.prune("orders", upto=every[9])
-    schema = load(spark, log_url).schema
-    reader = PenstockReader(parse_read({"url": log_url, "stream": "orders"}), schema)
-    planned = reader.partitions()
-    archive(log, "orders", str(tmp_path), spark=spark, upto=every[49])
-    log.prune("orders", upto=every[44])
-    found = [offset for piece in planned for batch in reader.read(piece) for offset in batch["offset"].to_pylist()]
-    assert sorted(found) == every
-    after = reader.partitions()
-    log.restore("orders", after=every[4])
-    found = [offset for piece in after for batch in reader.read(piece) for offset in batch["offset"].to_pylist()]
-    assert sorted(found) == every
-    later = log.event("orders", log.append("orders", {}, type="t").event_id).created_at
-    with log.store.transaction(write=False) as tx:
-        assert record.files_of(tx, "orders", 0, every[-1], until=later)
-        assert not record.files_of(tx, "orders", 0, every[-1], since=later), "a file was not left out by its time"
 
 
 @pytest.mark.shows("O05")

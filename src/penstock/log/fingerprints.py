@@ -43,6 +43,22 @@ class FingerprintStats:
     sample_event_ids: tuple[uuid.UUID, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a fingerprint stands for."""
+
+    error_code: str | None
+    error_type: str | None
+    message: str | None
+    place: str | None
+
+
+def kind(store: Store, fingerprint: str) -> Kind | None:
+    """Return what a fingerprint stands for, whether anything dead has it or not; None if it is not known."""
+    row = look(store, lambda tx: tx.one("fingerprints.described", kinds=[check_text(fingerprint, "fingerprint")]))
+    return None if row is None else Kind(row.error_code, row.error_type, row.message, place_of(row.traceback))
+
+
 def fingerprints(store: Store, stream: str, group: str, which: Selection, limit: int) -> list[FingerprintStats]:
     """Return the kinds that were seen last, the largest first; of each the newest dead letters are counted."""
     checks.count(limit, "limit")

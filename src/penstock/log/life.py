@@ -20,7 +20,8 @@ from penstock.log.deliveries import Attempt
 from penstock.log.transact import look
 from penstock.stores.base import Row, Store, Transaction
 
-BEFORE: Final = 1_000  # events before one that waits, which are counted at most
+BEFORE: Final = 1_000  # events before one that waits, which are counted at most in a group …
+_BEFORE_ALL: Final = 10_000  # … and in all groups that wait
 NOTED: Final = 100  # rows of the audit of a group, the newest, among which reasons are looked for
 _NEAR: Final = timedelta(seconds=30)  # a line of the history and its row of the audit are of one transaction
 _BY_PEOPLE: Final = {  # what happened to a delivery, and how the audit calls it
@@ -86,7 +87,8 @@ class GroupLife:
     dead_at: datetime | None
     lease: int | None
     operation: int | None  # that moved it last
-    before: int | None  # events before it in its lane, while it waits beyond the cursor; `BEFORE` at most
+    before: int | None  # events before it in its lane, while it waits beyond the cursor
+    before_capped: bool  # there may be more
     history: tuple[Attempt, ...]
 
 
@@ -135,16 +137,17 @@ def life(store: Store, stream: str, which: Any) -> Life:
     return Life(Events(store.read_events(stream, place - 1, place, 1), stream, None)[0], groups, leases, done)
 
 
-def _before(tx: Transaction, rows: Sequence[Row], stream: str, event: Row) -> dict[int, int]:
-    """Count what is before the event in its lane, in groups that have not got there yet."""
+def _before(tx: Transaction, rows: Sequence[Row], stream: str, event: Row) -> dict[int, tuple[int, bool]]:
+    """Count what is before the event in its lane, in groups that have not got there yet, and say if that is capped."""
     waiting = [row.group_id for row in rows if row.state == State.PENDING and not row.has_row and not row.attempts]
     if not waiting:
         return {}
-    found = tx.rows("life.before", ids=waiting, stream=stream, offset=event.offset, bucket=event.bucket, most=BEFORE)
-    return {row.group_id: int(row.before) for row in found}
+    most = min(BEFORE, _BEFORE_ALL // len(waiting))
+    found = tx.rows("life.before", ids=waiting, stream=stream, offset=event.offset, bucket=event.bucket, most=most)
+    return {row.group_id: (int(row.before), int(row.looked) >= most) for row in found}
 
 
-def _group(row: Row, history: Sequence[Attempt], before: Mapping[int, int]) -> GroupLife:
+def _group(row: Row, history: Sequence[Attempt], before: Mapping[int, tuple[int, bool]]) -> GroupLife:
     return GroupLife(
         row.group_name,
         State(row.state),
@@ -163,7 +166,7 @@ def _group(row: Row, history: Sequence[Attempt], before: Mapping[int, int]) -> G
         row.dead_at,
         row.lease,
         row.operation,
-        before.get(row.group_id),
+        *before.get(row.group_id, (None, False)),
         tuple(history),
     )
 

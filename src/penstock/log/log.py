@@ -75,7 +75,7 @@ from penstock.log.changes import Newest
 from penstock.log.circuit import OpenCircuit
 from penstock.log.claim import Claims
 from penstock.log.deliveries import DeliveryRecord
-from penstock.log.fingerprints import FingerprintStats
+from penstock.log.fingerprints import FingerprintStats, Kind
 from penstock.log.horizon import Horizon
 from penstock.log.ingest import Ingests
 from penstock.log.jobs import beat, finish, lifetime, schedules, submit, types
@@ -402,6 +402,7 @@ class Log:
         all: bool = False,
         dry_run: bool = False,
         by: str | None = None,
+        reason: str | None = None,
         **filters: Unpack[Filters],
     ) -> Moved:
         """Take dead letters out of the queue for good; `prune` may remove their events. Filters as for `redrive`.
@@ -409,7 +410,8 @@ class Log:
         They stay DEAD with the reason `purged`. Lists and counts of dead letters leave them out, keys that halted at
         one go on, and only `redrive` by id brings one back.
         """
-        return purge.purge(self.store, stream, group, select(**filters).or_all(all), dry_run=dry_run, by=by)
+        which = select(**filters).or_all(all)
+        return purge.purge(self.store, stream, group, which, dry_run=dry_run, by=by, reason=reason)
 
     def mend(
         self,
@@ -624,6 +626,10 @@ class Log:
         """
         which = select(error=error, type=type, since=since, until=until)
         return fingerprints.fingerprints(self.store, stream, group, which, limit)
+
+    def fingerprint(self, fingerprint: str) -> Kind | None:
+        """Return what a fingerprint stands for; None if it is not known."""
+        return fingerprints.kind(self.store, fingerprint)
 
     def note_fingerprint(
         self,

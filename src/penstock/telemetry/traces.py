@@ -16,15 +16,14 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Final
 
-from penstock.core import codec
+from penstock.core import ambient, codec
 from penstock.core import trace as propagation
+from penstock.core.ambient import Current
 from penstock.core.batch import Events
 from penstock.core.lease import Failure
 from penstock.core.limits import FAILURE_SPANS, SPAN_LINKS, SPAN_LOOK
 from penstock.core.log_fields import about
 from penstock.core.observe import EventsFailed, LeaseEnded, Observed, Operated, Timing, everyone
-from penstock.engine.handlers import ambient
-from penstock.engine.handlers.ambient import Current
 from penstock.engine.tracing import VARIABLE, wanted
 from penstock.errors import InvalidInput, MissingDependency
 

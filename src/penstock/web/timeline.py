@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from penstock.core.delivery import State
 from penstock.log.deliveries import Attempt
-from penstock.log.life import BEFORE, GroupLife, HeldBy, Life
+from penstock.log.life import GroupLife, HeldBy, Life
 from penstock.web.words import number, short, span
 
 ROW: Final = 46  # height of a lane, as in the stylesheet
@@ -117,9 +117,7 @@ def _rest(one: GroupLife, now: datetime) -> str:
     if one.state is not State.PENDING:
         return ""
     if one.before is not None:
-        return (
-            f"PENDING: {number(one.before, one.before >= BEFORE)} before it" if one.before else "PENDING: next in line"
-        )
+        return f"PENDING: {number(one.before, one.before_capped)} before it" if one.before else "PENDING: next in line"
     due = one.available_at
     if due is not None and due > now:
         what = "retry" if one.failures else (one.reason or "due")

@@ -17,7 +17,7 @@ from penstock.declare.subscription import Subscription
 from penstock.engine.handlers.runner import Report, TimedOut
 from penstock.engine.isolation.child import Begin, Chunk
 from penstock.engine.isolation.marks import Mark, Marks
-from penstock.engine.isolation.process import Died, HandlerProcess, warn_unloadable
+from penstock.engine.isolation.process import Died, HandlerProcess, Loading
 from penstock.engine.work import Work
 from penstock.errors import HandlerUnreachable
 
@@ -44,24 +44,19 @@ class Supervised:
         # every success: even with a leak or a killer event there is progress.
         self.chunk = _CHUNK
         self._quiet = 0
-        self._loaded = False  # at least once
+        self._loading = Loading(subscription.name)
 
     def start(self) -> bool:
-        """Have a process ready, with its handlers loaded; False if reloading them fails for now.
-
-        Handlers that never loaded are a mistake: raise. Handlers that did may be killed while they load again, or miss
-        something for a moment: that is no reason to stop an engine.
-        """
+        """Have a process ready, with its handlers loaded; False if loading them fails for now."""
         if self._process is None:
             process = HandlerProcess(self._hello, self.marks)
             try:
                 process.wait_ready()
             except HandlerUnreachable as error:
-                if not self._loaded:
-                    raise
-                warn_unloadable(self.subscription.name, error)
+                self._loading.failed(process, error)
                 return False
-            self._process, self._loaded = process, True
+            self._process = process
+            self._loading.succeeded()
             self._hello = replace(self._hello, modules=())  # a replacement should start quickly
         return True
 

@@ -54,17 +54,14 @@ def start(store: Store, order: Order, plan: Plan) -> int:
 
 
 def _check_first(tx: Transaction, group: Group, order: Order, plan: Plan) -> None:
-    """`PlanOutdated` if this plan was started before: of two who start what both have seen, one wins."""
-    by_time = order.kind in (Kind.REDRIVE, Kind.PURGE)
-    twin = tx.one(
-        "operation.twin",
-        group_id=group.group_id,
-        kind=order.kind,
-        filter=orjson.dumps(order.detail()).decode(),
-        cutoff_at=plan.cutoff if by_time else None,
-    )
-    if by_time and twin is not None:
-        raise PlanOutdated(f"Operation {twin.id} was started with this plan; nothing was started now.")
+    """`PlanOutdated` if another operation does the same: of two people who start what both have seen, one wins."""
+    if order.kind not in (Kind.REDRIVE, Kind.PURGE):
+        return
+    which = {"kind": order.kind, "filter": orjson.dumps(order.detail()).decode(), "cutoff_at": plan.cutoff}
+    twin = tx.one("operation.twin", group_id=group.group_id, **which)
+    if twin is not None:
+        what = "does the same, and has not ended" if twin.runs else "was started with this plan"
+        raise PlanOutdated(f"Operation {twin.id} {what}; nothing was started.")
 
 
 def record(tx: Transaction, by: str, what: str, number: int, order: Order, count: int) -> None:

@@ -53,18 +53,20 @@ def build(view: View) -> Model:
     """Read one operation and what came back of it."""
     number = _number(view.path["number"])
     one = found(view, number).info
+    fingerprint = one.filter.get("fingerprint")
     back = view.log.operation_back(number, limit=_BACK) if one.kind in (Kind.REDRIVE, Kind.REPLAY) else []
     return {
         "title": f"Operation {number}",
         "one": one,
         "filter": _filter(one.filter),
+        "kind": None if fingerprint is None else view.log.fingerprint(fingerprint),
         "cutoff_is_time": isinstance(one.cutoff, datetime),
         "back": back,
         "read_at": datetime.now(UTC),
         "panels": by_id(
             Panel(
                 "op",
-                f"Operation #{number}",
+                "What was asked for",
                 view.sql("operation.find", id=number),
                 view.curl(f"/v1/operations/{number}"),
             ),

@@ -36,12 +36,14 @@ select l.id, l.lane, l.lanes, l.claimed_by, l.claimed_at, l.expires_at, l.heartb
   from penstock.leases l where l.id = any(%(ids)s::bigint[]) order by l.id;
 
 -- name: life.before
--- What is before an event in its lane, up to a limit.
-select l.group_id, (
-         select count(*) from (
-           select "offset", event_type, headers, bucket from penstock.events
-            where stream = %(stream)s and "offset" > l.cursor and "offset" < %(offset)s
-            order by "offset" limit %(most)s) e
-          join penstock.binding_span b on b.group_id = l.group_id and e."offset" > b.low and e."offset" <= b.high
-         where {{in_lane(e., l.)}} and {{bound(e.)}}) as before
-  from penstock.lane l where l.group_id = any(%(ids)s::int[]) and %(bucket)s * l.lanes / 256 = l.lane;
+-- What is before an event in its lane, among as many as are looked at; first where they are, out of the index alone.
+select l.group_id, c.before, c.looked
+  from penstock.lane l
+ cross join lateral (
+       select count(*) filter (where {{in_lane(e., l.)}} and {{bound(e.)}}) as before, count(*) as looked
+         from (select stream, "offset" from penstock.events
+                where stream = %(stream)s and "offset" > l.cursor and "offset" < %(offset)s
+                order by stream, "offset" limit %(most)s) k
+        cross join lateral (select * from penstock.events where "offset" = k."offset" offset 0) e
+         join penstock.binding_span b on b.group_id = l.group_id and e."offset" > b.low and e."offset" <= b.high) c
+ where l.group_id = any(%(ids)s::int[]) and %(bucket)s * l.lanes / 256 = l.lane;

@@ -36,12 +36,15 @@ select l.id, l.lane, l.lanes, l.claimed_by, l.claimed_at, l.expires_at, l.heartb
   from penstock_leases l where l.id in (select value from json_each(:ids)) order by l.id;
 
 -- name: life.before
--- What is before an event in its lane, up to a limit.
+-- What is before an event in its lane, among as many as are looked at.
 select l.group_id, (
          select count(*) from (
            select "offset", event_type, headers, bucket from penstock_events indexed by penstock_events_stream
             where stream = :stream and "offset" > l.cursor and "offset" < :offset
             order by "offset" limit :most) e
           join penstock_binding_span b on b.group_id = l.group_id and e."offset" > b.low and e."offset" <= b.high
-         where {{in_lane(e., l.)}} and {{bound(b.binding, e.)}}) as before
+         where {{in_lane(e., l.)}} and {{bound(b.binding, e.)}}) as before, (
+         select count(*) from (
+           select 1 from penstock_events indexed by penstock_events_stream
+            where stream = :stream and "offset" > l.cursor and "offset" < :offset limit :most)) as looked
   from penstock_lane l where l.group_id in (select value from json_each(:ids)) and :bucket * l.lanes / 256 = l.lane;

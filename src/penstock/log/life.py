@@ -21,7 +21,7 @@ from penstock.log.transact import look
 from penstock.stores.base import Row, Store, Transaction
 
 BEFORE: Final = 1_000  # events before one that waits, which are counted at most in a group …
-_BEFORE_ALL: Final = 10_000  # … and in all groups that wait
+_BEFORE_ALL: Final = 4_000  # … and in all groups that wait
 NOTED: Final = 100  # rows of the audit of a group, the newest, among which reasons are looked for
 _NEAR: Final = timedelta(seconds=30)  # a line of the history and its row of the audit are of one transaction
 _BY_PEOPLE: Final = {  # what happened to a delivery, and how the audit calls it

@@ -23,6 +23,7 @@ from benchmarks import (
     engine,
     jobs,
     looking,
+    operate,
     peers,
     pipelines,
     pruning,
@@ -45,6 +46,7 @@ SUITES: dict[str, Callable[[PostgresServer], list[Figure]]] = {
     "peers": peers.run,
     "jobs": jobs.run,
     "connect": connect.run,
+    "operate": operate.run,
 }
 HEADER = ("what", "median", "worst", "wanted", "reached", "detail of the median")
 PAGE = Path("docs/benchmarks.md")

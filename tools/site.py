@@ -28,6 +28,7 @@ _HIDDEN = re.compile(r"^<!--\n```.*?^-->$\n?", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^```(\w+) +(\S+)$", re.MULTILINE)
 _LINK = re.compile(r"(\]\()([^)#\s]+)([^)]*\))")
 _CODE = re.compile(r"`[^`\n]+`")
+_CLASSES = re.compile(r"\]\[(?=[^\]\n]*\]\{)")  # two character classes of a pattern, which look like a link
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -55,6 +56,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     text = _HIDDEN.sub("", markdown)
     text = _FENCE.sub(_fence, text)
     text = _CODE.sub(lambda code: code[0].replace(r"\|", "|"), text)  # code hosts want it escaped in tables
+    text = _CLASSES.sub(r"]\[", text)
     home = _source_of(page.file.src_uri)
     if home is None:
         return text

@@ -52,10 +52,12 @@ if TYPE_CHECKING:
         NotArchived,
         NotInLease,
         OnStandby,
+        OperationEnded,
         OrderedGroup,
         OutboxNeedsTransaction,
         PenstockError,
         PermissionDenied,
+        PlanOutdated,
         PolicyConflict,
         Pruned,
         ReservedStream,
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
         UnknownEvent,
         UnknownGroup,
         UnknownJob,
+        UnknownOperation,
         UnknownReader,
         UnknownSchedule,
     )
@@ -80,6 +83,9 @@ if TYPE_CHECKING:
     from penstock.log.lease import Lease
     from penstock.log.log import Log, Moved
     from penstock.log.open import open_log as open  # the name users type
+    from penstock.log.operations.operation import Operation
+    from penstock.log.operations.plan import Plan
+    from penstock.log.operations.record import OperationInfo
     from penstock.telemetry.settings import Telemetry
 
 __all__ = [
@@ -127,12 +133,17 @@ __all__ = [
     "NotArchived",
     "NotInLease",
     "OnStandby",
+    "Operation",
+    "OperationEnded",
+    "OperationInfo",
     "OrderedGroup",
     "OutboxNeedsTransaction",
     "Outcome",
     "PenstockError",
     "Permanent",
     "PermissionDenied",
+    "Plan",
+    "PlanOutdated",
     "PolicyConflict",
     "Pruned",
     "ReservedStream",
@@ -155,6 +166,7 @@ __all__ = [
     "UnknownEvent",
     "UnknownGroup",
     "UnknownJob",
+    "UnknownOperation",
     "UnknownReader",
     "UnknownSchedule",
     "WithTtl",
@@ -177,8 +189,11 @@ _MODULES = {
     "Log": "penstock.log.log",
     "Cancelled": "penstock.log.cancel",
     "Moved": "penstock.log.log",
+    "Operation": "penstock.log.operations.operation",
+    "OperationInfo": "penstock.log.operations.record",
     "Outcome": "penstock.engine.outcome",
     "Permanent": "penstock.core.signals",
+    "Plan": "penstock.log.operations.plan",
     "Retry": "penstock.core.retry",
     "RetryLater": "penstock.core.signals",
     "Settled": "penstock.core.lease",

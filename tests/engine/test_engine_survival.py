@@ -49,6 +49,18 @@ def test_an_engine_survives_a_process_killed_while_reloading(
 
 
 @pytest.mark.shows("K42")
+def test_an_engine_survives_a_process_killed_while_it_loads_for_the_first_time(
+    log: penstock.Log, notes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kills = plan_kills(tmp_path, monkeypatch, b"xx.")
+    monkeypatch.setattr("penstock.engine.worker._RELOAD_SECONDS", 0.01)
+    append_scripts(log, [{}] * 3, lambda n: None)
+    run_local_until_drained(log, subscription(dies_while_loading.handle))
+    assert kills.read_bytes() == b""
+    assert count_published(log) == 3
+
+
+@pytest.mark.shows("K42")
 def test_an_engine_survives_a_deleted_group(
     log: penstock.Log, notes: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

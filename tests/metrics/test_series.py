@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import penstock
 from penstock.core import limits
+from penstock.engine.rounds import rounds
 from penstock.errors import InvalidInput, UnknownGroup
 from penstock.log import record_metrics
 from penstock.log.series import Point, Series
 from penstock.testing import VirtualClock
+from tests.support.plain_archive import archive
 from tests.support.raw_sql import raw
 
 pytestmark = pytest.mark.shows("O10")
@@ -181,6 +184,22 @@ def test_removed_events_were_appended_all_the_same(orders: penstock.Log, clock: 
     assert [one.appended for one in minutes(orders, clock, "g")] == [6, 6, 6, 0]
 
 
+def test_restored_events_were_appended_once(orders: penstock.Log, clock: VirtualClock, tmp_path: Path) -> None:
+    orders.record_metrics()
+    append(orders, 6)
+    clock.advance(60)
+    orders.record_metrics()
+    settle(orders, 26)
+    archive(orders, "orders", tmp_path)
+    assert orders.prune("orders", upto=orders.end()).count == 26
+    clock.advance(60)
+    orders.record_metrics()
+    assert orders.restore("orders").events == 26
+    clock.advance(60)
+    orders.record_metrics()
+    assert [one.appended for one in minutes(orders, clock, None)] == [6, 0, 0, 0]
+
+
 def test_leases_are_counted_on_their_way_out(orders: penstock.Log, clock: VirtualClock) -> None:
     """Prune and job retention remove leases that nobody has counted."""
     orders.record_metrics()
@@ -291,6 +310,32 @@ def test_more_leases_than_a_step_counts(
     assert [one.published for one in points[:2]] == [10, None] and points[-1].published is None
 
 
+def test_a_group_that_has_just_as_many_leases_as_a_step_counts(
+    orders: penstock.Log, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "METRIC_LEASES", 3)
+    monkeypatch.setattr(limits, "METRIC_LEASES_LEAST", 3)
+    for steps in (50, 0):
+        monkeypatch.setattr(limits, "METRIC_STEPS", steps)
+        for _ in range(3):
+            settle(orders, 1)
+        clock.advance(60)
+        orders.record_metrics()
+        if not steps:
+            clock.advance(60)
+            orders.record_metrics()
+        assert count(orders.store.url, "select count(*) from penstock.metric_mark where behind = (1 = 1)") == 0
+    assert [one.published for one in minutes(orders, clock)] == [3, 3, 0, 0]
+
+
+def test_engines_record_beside_their_work(orders: penstock.Log) -> None:
+    (one,) = [one for one in rounds(orders, 5.0) if one.name == "record metrics"]
+    assert one.every_seconds == limits.METRIC_SECONDS
+    one.next_at = 0.0
+    one.tick()
+    assert one.trouble == "" and orders.record_metrics() is False, "it was recorded already"
+
+
 def test_old_numbers_are_folded_and_no_count_is_lost(orders: penstock.Log, clock: VirtualClock) -> None:
     append(orders, 200)
     for _ in range(90):
@@ -348,15 +393,14 @@ REFUSED: list[Refused] = [
 ]
 
 
-@pytest.mark.parametrize("which", range(len(REFUSED)))
-def test_windows_that_cannot_be_are_refused(tmp_path: Any, which: int) -> None:
-    arguments, words = REFUSED[which]
+def test_windows_that_cannot_be_are_refused(tmp_path: Path) -> None:
     clock = VirtualClock()
     clock.advance(1800)
     with penstock.open(f"sqlite:///{tmp_path}/log.db", clock=clock) as log:
         log.create_group("orders", "g")
-        with pytest.raises(InvalidInput, match=words):
-            log.series("orders", "g", **arguments(clock.now()))
+        for arguments, words in REFUSED:
+            with pytest.raises(InvalidInput, match=words):
+                log.series("orders", "g", **arguments(clock.now()))
         with pytest.raises(InvalidInput):
             log.sparklines(since=datetime.min.replace(tzinfo=UTC))
 

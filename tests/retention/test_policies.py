@@ -105,7 +105,7 @@ def test_restored_events_stay_for_a_while(clocked: penstock.Log, clock: VirtualC
 
 
 @pytest.mark.shows("O05", "K48")
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_counts_and_leases_are_right_while_policies_remove_events(
     clocked: penstock.Log, clock: VirtualClock, seed: int, log_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +116,7 @@ def test_counts_and_leases_are_right_while_policies_remove_events(
     log.create_group("s", "plain", retry=penstock.Retry(base_seconds=1, jitter=0))
     log.create_group("s", "keyed", ordering="key", retry=penstock.Retry(base_seconds=1, jitter=0))
     log.set_retention("s", keep=100, keep_dead=500)
-    for step in range(25):
+    for step in range(14):
         keys = [None, "x", "y"]
         log.append_many("s", [{"payload": n, "type": "t", "ordering_key": dice.choice(keys)} for n in range(12)])
         for group in ("plain", "keyed"):
@@ -124,7 +124,7 @@ def test_counts_and_leases_are_right_while_policies_remove_events(
                 ids = [one.event_id for one in lease.events]
                 bad = [one for one in ids if dice.random() < 0.1]
                 lease.settle(dead=dict.fromkeys(bad[:1], "no"), failed=dict.fromkeys(bad[1:], "no"))
-        if step == 12:
+        if step == 8:
             log.rewind("s", "plain", to=log.end() - 30)
         clock.advance(20)
         apply(log)

@@ -14,7 +14,9 @@ import penstock
 from penstock.core import limits
 from penstock.log import tally
 from penstock.testing import VirtualClock
+from penstock.testing.crash import StatementCounter
 from tests.support.log_steps import append_orders, claim_and_settle_all, state_by_event
+from tests.support.logs import MakeLog
 from tests.support.plain_archive import archive
 from tests.support.true_stats import check_stats
 
@@ -133,8 +135,56 @@ def test_a_range_in_work_is_not_given_more_events(clocked: penstock.Log, clock: 
     check_stats(log, clock.now())
 
 
+class Killed(BaseException):
+    """The process dies here."""
+
+
+@pytest.mark.shows("O05", "K48")
+def test_a_restore_killed_at_any_statement_goes_on(
+    make_log: MakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RESTORE_BATCH", 5)
+    counter = StatementCounter()
+    log = make_log(hook=counter)
+    append_orders(log, 8, ordering_key="c")
+    log.create_group("orders", "g", ordering="key", lanes=2)
+    claim_and_settle_all(log)
+    before = everything(log)
+    archive(log, "orders", tmp_path)
+    log.prune("orders", upto=log.end())
+    counter.reset()
+    log.restore("orders")
+    restored, stats = everything(log), log.stats()
+    total = len(counter.blocks)
+    assert restored == before and total > 20
+
+    def killed_at(number: int) -> Any:
+        left = [number]
+
+        def hook(when: str, block: str) -> None:
+            if when == "after":
+                left[0] -= 1
+                if not left[0]:
+                    raise Killed
+
+        return hook
+
+    for number in range(1, total + 1, 5):
+        log.prune("orders", upto=log.end())
+        monkeypatch.setattr(log.store, "hook", killed_at(number))
+        with suppress(Killed):
+            log.restore("orders")
+        monkeypatch.setattr(log.store, "hook", None)
+        partly = log.stats().groups[0]
+        assert partly.published == len(everything(log)) and partly.lag == 0, number
+        assert log.restore("orders").pruned_upto == 0
+        assert everything(log) == before, number
+        (found,), (whole,) = log.stats().groups, stats.groups
+        assert (found.published, found.lag, found.pending) == (whole.published, whole.lag, whole.pending), number
+
+
 @pytest.mark.shows("K48", "O05")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_random_histories_with_archives_prunes_and_restores(  # noqa: PLR0915
     clocked: penstock.Log, clock: VirtualClock, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 import penstock
 from penstock.archive import write
 from penstock.archive.write import archive
-from penstock.core import limits
+from penstock.cli.app import run as command
 from penstock.log.archives import record
 from penstock.log.archives.places import Place
 from penstock.spark.source.batch import PenstockReader
@@ -66,41 +66,6 @@ def bucket(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 @pytest.mark.shows("O05")
-def test_archive_and_log_are_read_as_one(
-    spark: Any, log: penstock.Log, log_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(limits, "TALLY_EVERY", 50)
-    fill(log, 200)
-    log.create_group("orders", "g")
-    lease = log.claim("orders", "g", limit=150, claimed_by="w")
-    assert lease is not None
-    lease.settle(dead={lease.events[3].event_id: "no"})
-    before = rows(load(spark, log_url))
-    middle = before[120]["offset"]
-    first = archive(log, "orders", str(tmp_path), spark=spark, upto=middle, by="me")
-    assert (first.events, first.upto, len(first.archives)) == (121, middle, 1)
-    assert archive(log, "orders", str(tmp_path), spark=spark, upto=middle).events == 0, "archived twice"
-    second = archive(log, "orders", str(tmp_path), spark=spark, prune=True)
-    assert second.events == 79 and second.pruned == 149
-    assert rows(load(spark, log_url)) == before
-    assert len(rows(load(spark, log_url, archive="no"))) == 51
-    assert rows(penstock.spark.events(spark, log_url, "orders")) == before
-    native = spark.read.parquet(*[str(path) for path in tmp_path.rglob("*.parquet")])
-    assert sorted(row["offset"] for row in native.select("offset").collect()) == [row["offset"] for row in before]
-    assert dict(native.dtypes)["created_at"] == "timestamp"
-    with_filter = load(spark, log_url).where(f"offset > {middle - 5} and event_type = 'a'").select("event_id")
-    wanted = {row["event_id"] for row in before if row["offset"] > middle - 5 and row["event_type"] == "a"}
-    assert {row["event_id"] for row in with_filter.collect()} == wanted
-    since = before[100]["created_at"].astimezone().isoformat()
-    assert rows(load(spark, log_url, since=since, columns="offset"))[-1] == {"offset": before[-1]["offset"]}
-    for known in log.archives("orders"):
-        said = json.loads(Place(known.place).read(f"{known.folder}/{record.MANIFEST}"))
-        assert said["events"] == known.events == sum(file["events"] for file in said["files"])
-    log.restore("orders")
-    assert rows(load(spark, log_url)) == before and len(rows(load(spark, log_url, archive="no"))) == 200
-
-
-@pytest.mark.shows("O05")
 def test_a_prune_between_planning_and_reading_loses_and_repeats_nothing(
     spark: Any, log: penstock.Log, log_url: str, tmp_path: Path
 ) -> None:
@@ -119,11 +84,45 @@ def test_a_prune_between_planning_and_reading_loses_and_repeats_nothing(
     log.restore("orders", after=every[4])
     found = [offset for piece in after for batch in reader.read(piece) for offset in batch["offset"].to_pylist()]
     assert sorted(found) == every
-    third = next(iter(log.archives("orders"))).id
+    later = log.event("orders", log.append("orders", {}, type="t").event_id).created_at
     with log.store.transaction(write=False) as tx:
-        whole = record.files_of(tx, "orders", 0, every[-1])
-        none = record.files_of(tx, "orders", 0, every[-1], since=log.read("orders")[-1].created_at)
-    assert third and whole and not none, "a file was not left out by its time"
+        assert record.files_of(tx, "orders", 0, every[-1], until=later)
+        assert not record.files_of(tx, "orders", 0, every[-1], since=later), "a file was not left out by its time"
+
+
+@pytest.mark.shows("O05")
+def test_archive_and_log_are_read_as_one(
+    spark: Any, log: penstock.Log, log_url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fill(log, 200)
+    log.create_group("orders", "g")
+    lease = log.claim("orders", "g", limit=150, claimed_by="w")
+    assert lease is not None
+    lease.settle(dead={lease.events[3].event_id: "no"})
+    before = rows(load(spark, log_url))
+    middle = before[120]["offset"]
+    first = archive(log, "orders", str(tmp_path), spark=spark, upto=middle, by="me")
+    assert (first.events, first.upto, len(first.archives)) == (121, middle, 1)
+    assert archive(log, "orders", str(tmp_path), spark=spark, upto=middle).events == 0, "archived twice"
+    assert command(["archive", "orders", str(tmp_path), "--prune", "--json", "--url", log_url]) == 0
+    said = json.loads(capfd.readouterr().out)
+    assert (said["events"], said["pruned"]) == (79, 149)
+    assert rows(load(spark, log_url)) == before
+    assert len(rows(load(spark, log_url, archive="no"))) == 51
+    assert rows(penstock.spark.events(spark, log_url, "orders")) == before
+    native = spark.read.parquet(*[str(path) for path in tmp_path.rglob("*.parquet")])
+    assert sorted(row["offset"] for row in native.select("offset").collect()) == [row["offset"] for row in before]
+    assert dict(native.dtypes)["created_at"] == "timestamp"
+    with_filter = load(spark, log_url).where(f"offset > {middle - 5} and event_type = 'a'").select("event_id")
+    wanted = {row["event_id"] for row in before if row["offset"] > middle - 5 and row["event_type"] == "a"}
+    assert {row["event_id"] for row in with_filter.collect()} == wanted
+    since = before[100]["created_at"].astimezone().isoformat()
+    assert rows(load(spark, log_url, since=since, columns="offset"))[-1] == {"offset": before[-1]["offset"]}
+    for known in log.archives("orders"):
+        said = json.loads(Place(known.place).read(f"{known.folder}/{record.MANIFEST}"))
+        assert said["events"] == known.events == sum(file["events"] for file in said["files"])
+    log.restore("orders")
+    assert rows(load(spark, log_url)) == before and len(rows(load(spark, log_url, archive="no"))) == 200
 
 
 @pytest.mark.shows("O05")

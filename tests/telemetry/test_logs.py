@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from pathlib import Path
 
 import pytest
 
 import penstock
+from penstock.cli.app import run as run_command
 from penstock.core.lease import Failure
 from penstock.core.log_fields import FIELDS, about, belongs_to
 from penstock.core.observe import EventsFailed, Observers
@@ -17,8 +17,6 @@ from penstock.core.urls import without_secrets
 from penstock.engine.failure_log import FailureLog
 from penstock.engine.outage import Outage, patiently
 from penstock.telemetry.logs import JsonFormatter
-from tests.support.running import PYTHONPATH
-from tests.support.running import penstock as command_line
 
 
 class Kept(logging.Handler):
@@ -127,11 +125,14 @@ def test_no_secret_is_in_a_line(kept: Kept, text: str) -> None:
 
 
 @pytest.mark.shows("X09")
-def test_every_line_of_a_service_without_its_database_has_fields_and_no_password(tmp_path: Path) -> None:
+def test_every_line_of_a_service_without_its_database_has_fields_and_no_password(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_TOKEN", "hunter2")
+    monkeypatch.setattr("penstock.http.serving.PATIENCE_SECONDS", 0.1)
     url = "postgresql://me:hunter2@127.0.0.1:1/shop?connect_timeout=1"
-    given = ("serve", "--port", "0", "--url", url, "--log-format", "json")
-    with command_line(tmp_path, *given, environment={"PYTHONPATH": PYTHONPATH, "PENSTOCK_TOKEN": "hunter2"}) as serving:
-        assert serving.wait() == 1
-    lines = [json.loads(line) for line in serving.err.splitlines()]
+    assert run_command(["serve", "--port", "0", "--url", url, "--log-format", "json"]) == 1
+    said = capsys.readouterr()
+    lines = [json.loads(line) for line in said.err.splitlines()]
     assert lines and all({"at", "level", "message", *FIELDS} <= {*line} for line in lines)
-    assert lines[-1]["code"] == "store_unavailable" and "hunter2" not in serving.err + serving.out
+    assert lines[-1]["code"] == "store_unavailable" and "hunter2" not in said.err + said.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from penstock.core.observe import (
     Timing,
     everyone,
 )
+from penstock.declare.load import load_object
 from penstock.telemetry.families import Family, Histogram
 from penstock.telemetry.log_metrics import LogMetrics
 from penstock.telemetry.metrics import BOUNDS, Metrics
@@ -255,3 +257,30 @@ def test_leases_over_http_are_counted(service: Service) -> None:
         "released_total{%s} 1.0",
     ):
         assert "penstock_" + line % 'group="fraud",stream="orders"' in text
+
+
+POOLED = """
+import penstock
+app = penstock.App(name="shop")
+
+@app.subscribe("orders", group="fraud", isolation="inline", retry=penstock.Retry(max_attempts=1))
+def screen(event):
+    if event.json() == 3:
+        raise ValueError("no")
+"""
+
+
+@pytest.mark.parametrize("log_url", ["sqlite"], indirect=True)
+def test_what_the_processes_of_a_pool_do_is_counted_in_the_foreground(
+    log: penstock.Log, log_url: str, tmp_path: Path
+) -> None:
+    log.append_many("orders", [{"payload": n, "type": "t"} for n in range(10)])
+    (tmp_path / "shop.py").write_text(POOLED)
+    app = load_object(str(tmp_path / "shop.py"), penstock.App)
+    app.url = log_url
+    with Metrics().counting() as metrics:
+        app.run("local", until_drained=True, processes=2)
+    found = values(metrics.families())
+    assert (found["penstock_published", *FRAUD], found["penstock_dead", *FRAUD]) == (9, 1)
+    assert found["penstock_handle_seconds", *FRAUD].counts[-1] == found["penstock_leases_ended", *FRAUD] > 0
+    assert found["penstock_runs_began",] == found["penstock_runs_ended",] == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
 _QUESTION = "Stop the workers first: every open lease is ended, and its work is repeated. Repair now?"
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "bold red"}
+_ORDER = ("problem", "note", "ok")
 
 
 @command(root, "doctor", panel=OPERATE, example="penstock doctor --repair")
@@ -45,7 +45,7 @@ def doctor(
 
     with session.open() as log:
         if repair:
-            session.confirm(yes or not sys.stdin.isatty(), lambda: _QUESTION)
+            session.confirm_if_watched(yes, lambda: _QUESTION)
         done = [*repaired(log.repair())] if repair else []
         findings = [*done, *log.examine()]
     healthy = not any(one.level is Level.PROBLEM for one in findings)
@@ -55,15 +55,17 @@ def doctor(
 
 
 def _shown(findings: list[Finding]) -> RenderableType:
-    from rich.console import Group as Stacked
+    """The worst first; on a narrow screen the text stays in its own column."""
+    from rich.table import Table
     from rich.text import Text
 
-    lines = []
-    for one in findings:
-        line = Text.assemble(
-            (f"{one.level:<8}", _COLOURS[one.level]), (f"{one.check:<17}", "bold"), output.plain(one.what)
-        )
-        lines.append(line)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for one in sorted(findings, key=lambda one: _ORDER.index(one.level)):
+        text = Text(output.plain(one.what))
         if one.todo:
-            lines.append(Text(f"{'':8}→ {output.plain(one.todo)}", style="dim"))
-    return Stacked(*lines)
+            text.append(f"\n→ {output.plain(one.todo)}", "dim")
+        table.add_row(Text(one.level, _COLOURS[one.level]), Text(one.check, "bold"), text)
+    return table

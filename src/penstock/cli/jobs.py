@@ -24,7 +24,7 @@ from penstock.cli.arguments import (
     parse_headers,
 )
 from penstock.cli.command import LOOK, OPERATE, WRITE, command, root
-from penstock.cli.completion import fixed
+from penstock.cli.completion import fixed, groups_everywhere, streams
 from penstock.cli.failures import FAILED, Usage
 from penstock.cli.operate import Reason, cancel_events
 from penstock.cli.session import Session
@@ -113,10 +113,19 @@ def cancel(
     session: Session,
     *,
     job_id: Annotated[
-        str, typer.Argument(metavar="JOB|STREAM", help="The id of a job, or a stream.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="JOB|STREAM", help="The id of a job, or a stream.", show_default=False, autocompletion=streams
+        ),
     ],
     group: Annotated[
-        str | None, typer.Argument(metavar="[GROUP]", help="The group, if events are named.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[GROUP]",
+            help="The group, if events are named.",
+            show_default=False,
+            autocompletion=groups_everywhere,
+        ),
     ] = None,
     ids: Ids = None,
     reason: Reason = "cancelled",

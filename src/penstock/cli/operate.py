@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -160,7 +159,8 @@ def _move(
         raise Usage("--all stands for every delivery: name it without a filter.")
     session.refuse_unasked(yes or dry_run)
     with session.open() as log:
-        act: Callable[..., Moved] = {"redrive": log.redrive, "replay": log.replay, "purge": log.purge}[verb]
+        acts: dict[str, Callable[..., Moved]] = {"redrive": log.redrive, "replay": log.replay, "purge": log.purge}
+        act = acts[verb]
         if "event_ids" in which:
             which["event_ids"] = chosen_ids(log, stream, which["event_ids"])
         if care.wanted:
@@ -284,9 +284,7 @@ def prune(
         raise Usage("Say how far to prune: either --before TIME or --upto OFFSET.")
     moment = parse_optional(before, "--before")
     with session.open() as log:
-        session.confirm(
-            yes or not sys.stdin.isatty(), lambda: f"Remove what every group of {stream} has finished with?"
-        )
+        session.confirm_if_watched(yes, lambda: f"Remove what every group of {stream} has finished with?")
         count = log.prune(stream, before=moment, upto=upto, keep_dead=keep_dead, by=by).count
         meant = "" if count or session.as_json else near.stream_like(log, stream)
     removed = f"{stream}: {count:,} events removed"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import output
-from penstock.cli.arguments import By
+from penstock.cli.arguments import By, Yes
 from penstock.cli.command import command, schedule
 from penstock.cli.session import Session
 
@@ -53,9 +53,10 @@ def resume(session: Session, *, name: Name, by: By = None) -> None:
 
 
 @command(schedule, "delete", example="penstock schedule delete nightly")
-def delete(session: Session, *, name: Name, by: By = None) -> None:
+def delete(session: Session, *, name: Name, yes: Yes = False, by: By = None) -> None:
     """Delete a schedule; its jobs stay."""
     with session.open() as log:
+        session.confirm_if_watched(yes, lambda: f"Delete the schedule {name}?")
         log.delete_schedule(name, by=by)
     session.answer({"schedule": name, "deleted": True}, lambda: f"{name} is deleted")
 

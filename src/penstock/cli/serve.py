@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli import output
-from penstock.cli.arguments import By, Traces
+from penstock.cli.arguments import By, Traces, Yes
 from penstock.cli.command import OPERATE, command, root, token
 from penstock.cli.session import Session
 from penstock.core.access import SCOPES, texts_of
@@ -109,9 +109,10 @@ def listed(session: Session) -> None:
 
 
 @command(token, "revoke", example="penstock token revoke billing")
-def revoke(session: Session, *, name: Name, by: By = None) -> None:
+def revoke(session: Session, *, name: Name, yes: Yes = False, by: By = None) -> None:
     """Revoke a token; running services refuse it within a second."""
     with session.open() as log:
+        session.confirm_if_watched(yes, lambda: f"Revoke the token {name}? It cannot be undone.")
         gone = log.revoke_token(name, by=by)
     session.answer(_document(gone), lambda: f"{gone.name} is revoked")
 

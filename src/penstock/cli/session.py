@@ -101,6 +101,11 @@ class Session:
         self.refuse_unasked(yes)
         typer.confirm(question(), abort=True, err=True)
 
+    def confirm_if_watched(self, yes: bool, question: Callable[[], str]) -> None:
+        """Ask on a terminal only: for what scripts do every day, and what the command line spells out."""
+        if not yes and sys.stdin.isatty():
+            self.confirm(yes, question)
+
     def refuse_unasked(self, yes: bool) -> None:
         """The half of `confirm` that needs no log, to be done before one is opened."""
         if not yes and not sys.stdin.isatty():

@@ -280,6 +280,10 @@ class Events(Sequence[Event]):
         hexes = [one.replace("-", "") if isinstance(one, str) else one.hex() for one in raw]
         return [f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}" for h in hexes]
 
+    def every(self, name: str, step: int) -> Sequence[Any]:
+        """Return the values that every n-th event has in a column."""
+        return self._columns.every(COLUMNS.index(name), step)
+
     def of_same_keys(self, places: Sequence[int], end: int) -> list[tuple[int, str]]:
         """Return (place, key) of the events before `end` that share an ordering key with one of `places`."""
         return self._columns.alike(8, places, end)

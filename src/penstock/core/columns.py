@@ -36,6 +36,9 @@ class Columns(Protocol):
     def column(self, position: int) -> Sequence[Any]:
         """Return one column as plain Python values."""
 
+    def every(self, position: int, step: int) -> Sequence[Any]:
+        """Return the values of every n-th event, without making all of them."""
+
     def alike(self, position: int, places: Sequence[int], end: int) -> list[tuple[int, Any]]:
         """Return (place, value) of the events before `end` that share a column's value with one of `places`.
 
@@ -67,6 +70,9 @@ class RowColumns:
     def column(self, position: int) -> Sequence[Any]:
         return [row[position] for row in self._rows]
 
+    def every(self, position: int, step: int) -> Sequence[Any]:
+        return [row[position] for row in self._rows[::step]]
+
     def alike(self, position: int, places: Sequence[int], end: int) -> list[tuple[int, Any]]:
         values = {self._rows[place][position] for place in places} - {None}
         found = enumerate(row[position] for row in self._rows[:end])
@@ -96,6 +102,16 @@ class ArrowColumns:
 
     def column(self, position: int) -> Sequence[Any]:
         found: list[Any] = self._table.column(position).to_pylist()
+        return found
+
+    def every(self, position: int, step: int) -> Sequence[Any]:
+        import pyarrow
+
+        column = self._table.column(position)
+        wanted = range(0, len(column), step)
+        if column.null_count == len(column):
+            return [None] * len(wanted)
+        found: list[Any] = column.take(pyarrow.array(wanted, pyarrow.int64())).to_pylist()
         return found
 
     def alike(self, position: int, places: Sequence[int], end: int) -> list[tuple[int, Any]]:

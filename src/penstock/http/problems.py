@@ -36,16 +36,8 @@ _STATUSES: Final = {
     401: ("unauthorized",),
     403: ("forbidden", "cross_site", "permission_denied"),
     404: (
-        *(
-            "not_archived",
-            "not_found",
-            "unknown_event",
-            "unknown_group",
-            "unknown_job",
-            "unknown_reader",
-            "unknown_run",
-        ),
-        *("unknown_schedule", "unknown_token", "unknown_operation"),
+        *("not_archived", "not_found", "unknown_event", "unknown_group", "unknown_job", "unknown_operation"),
+        *("unknown_reader", "unknown_run", "unknown_schedule", "unknown_token"),
     ),
     405: ("method_not_allowed",),
     409: (

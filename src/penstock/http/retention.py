@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 
 from fastapi import APIRouter
 from pydantic import ConfigDict, Field
@@ -10,7 +11,7 @@ from pydantic import ConfigDict, Field
 from penstock.core.access import ADMIN, READ
 from penstock.http.answers import Answer
 from penstock.http.bodies import Body, Number, StrictRoute
-from penstock.http.given import CanAdmin, CanRead, Stream, TheLog, require_everywhere
+from penstock.http.given import CanAdmin, CanRead, Stream, TheLog, require
 from penstock.http.shapes import an_object, many, ref
 from penstock.http.spec import spec
 
@@ -99,6 +100,6 @@ def archives(log: TheLog, access: CanRead) -> Answer:
     ),
 )
 def erase(log: TheLog, access: CanAdmin, event_id: str, body: Erase) -> Answer:
-    """Erase the payload of an event, in the log and in archives. Needs the scope for all streams."""
-    require_everywhere(access, ADMIN)
-    return Answer(asdict(log.erase(event_id, reason=body.reason, by=access.name)))
+    """Erase the payload of an event, in the log and in archives. Needs the scope for its stream."""
+    may = partial(require, access, ADMIN)
+    return Answer(asdict(log.erase(event_id, reason=body.reason, by=access.name, check=may)))

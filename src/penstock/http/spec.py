@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.responses import Response
 
+from penstock.core.codec import JSON
 from penstock.http.answers import Answer
 from penstock.http.problems import MEDIA_TYPE, document, errors_by_status
 from penstock.http.shapes import Schema, like
@@ -45,7 +46,7 @@ def spec(
     example: Any,
     *codes: str,
     shape: Schema | None = None,
-    media_type: str = "application/json",
+    media_type: str = JSON,
     status: int = 200,
     reads: bool = False,
     or_empty: str | None = None,
@@ -72,7 +73,7 @@ def spec(
     return {
         "status_code": status,
         "response_model": None,
-        "response_class": Answer if media_type == "application/json" else Response,
+        "response_class": Answer if media_type == JSON else Response,
         "responses": responses,
         "openapi_extra": extra,
     }

@@ -699,12 +699,15 @@ class Log:
         """
         return restore.restore(self.store, stream, source=source, after=after, upto=upto, keep_days=keep_days, by=by)
 
-    def erase(self, event_id: Any, *, reason: str, by: str | None = None) -> Erased:
+    def erase(
+        self, event_id: Any, *, reason: str, by: str | None = None, check: Callable[[str], None] | None = None
+    ) -> Erased:
         """Replace the payload of an event by an empty one, in the log and in archives; the event stays, as `erased`.
 
-        What its failures said goes with it. Copies that handlers made of it are not known here.
+        What its failures said goes with it. Copies that handlers made of it are not known here. `check` is called with
+        the stream before anything is changed, and may raise.
         """
-        return erase.erase(self.store, event_id, reason, by)
+        return erase.erase(self.store, event_id, reason, by, check)
 
     # --- inspect -------------------------------------------------------------------------------------------------
 

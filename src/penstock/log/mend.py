@@ -71,7 +71,7 @@ def mend(
 
 
 def _lock(tx: Transaction, stream: str, group: str, *, alone: bool) -> tuple[Group, list[Group]]:
-    """Lock the group, and the other groups of its stream unless it is `alone`: always in the order of their ids."""
+    """Lock the group, and the other groups of its stream unless it is `alone`: by name, as everybody who locks many."""
     groups.get(tx, stream, group)
     names = [one.group_name for one in groups.every(tx, stream) if not alone or one.group_name == group]
     held = [groups.locked(tx, stream, name) for name in names]

@@ -18,7 +18,8 @@ UNSERVED_SECONDS: Final = 60.0  # nobody has claimed for so long, though somethi
 HELD_SECONDS: Final = 10.0  # the horizon is held for so long
 DIED_SECONDS: Final = 3_600.0
 DIED_MOST: Final = 1_000  # dead letters of the last hour that are counted
-RETRYING_LOOK: Final = 10_000  # waiting rows among which retries are counted
+ROWS_MOST: Final = 10_000  # rows of a state that are counted in each group …
+RETRYING_LOOK: Final = 10_000  # … and waiting ones among which retries are counted
 _LISTED: Final = 5  # of a kind that has no group
 
 
@@ -48,8 +49,7 @@ class Survey:
 
 def survey(store: Store, stream: str | None = None, group: str | None = None) -> Survey:
     """Look at everything, a stream, or a group; nothing is written."""
-    known = stats.stats(store, stream, group)
-    found = look(store, lambda tx: _read(tx, stream, group))
+    known, found = look(store, lambda tx: (stats.stats_in(tx, stream, group, ROWS_MOST), _read(tx, stream, group)))
     problems = [*_grave(store, known, found), *_lesser(known, found)]
     problems += [one for one in _of_log(store, found) if stream is None or (one.stream, one.group) in found.groups]
     retrying = {key: int(row.retrying) for key, row in found.groups.items()}

@@ -164,11 +164,13 @@ def _count(tx: Transaction, minute: datetime, ids: list[int] | None, gauges: Map
     most = max(limits.METRIC_LEASES_LEAST, limits.METRIC_LEASES // max(1, groups))
     found = uncounted(tx, ids, most)
     named = sorted(found.keys() | gauges.keys())
-    marks = {int(row.group_id): row for row in tx.rows("metric.marks", ids=named, begun=True)}
+    marks = {int(row.group_id): row for row in tx.rows("metric.marks", ids=named, others=True)}
     past: list[Values] = []
     written: list[Values] = []
     for group_id in sorted(found.keys() | gauges.keys() | marks.keys()):
         mark, counted = marks.get(group_id), found.get(group_id)
+        if counted is None and mark is not None and mark.behind and (ids is None or group_id in ids):
+            counted = Uncounted(int(mark.lanes))  # nothing was left
         if counted is None and group_id not in gauges and mark is not None and mark.minute_at == minute:
             continue
         minutes = _minutes(mark, counted, gauges.get(group_id), minute)

@@ -85,7 +85,7 @@ class _Reading:
         ids = [group.group_id]
         rows = self._tx.rows("series.group", group_id=group.group_id, **self._range)
         self._values = {int(row.bucket): values_of(row) for row in rows}
-        mark = next(iter(self._tx.rows("metric.marks", ids=ids, begun=False)), None)
+        mark = next(iter(self._tx.rows("metric.marks", ids=ids, others=False)), None)
         if mark is not None and mark.minute_at is not None:
             self._add(mark.minute_at, values_of(mark))
         rest = uncounted(self._tx, ids, limits.METRIC_UNCOUNTED).get(group.group_id)

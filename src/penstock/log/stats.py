@@ -138,8 +138,10 @@ def stats(store: Store, stream: str | None = None, group: str | None = None) -> 
     return look(store, lambda tx: stats_in(tx, stream, group))
 
 
-def stats_in(tx: Transaction, stream: str | None = None, group_name: str | None = None) -> Stats:
-    """Return them as this transaction sees them."""
+def stats_in(
+    tx: Transaction, stream: str | None = None, group_name: str | None = None, most: int | None = None
+) -> Stats:
+    """Return them as this transaction sees them; with `most`, rows of a state are counted up to so many in a group."""
     horizon = tx.horizon()
     now = tx.now()
     which = {"stream": stream, "group_name": group_name}
@@ -150,7 +152,7 @@ def stats_in(tx: Transaction, stream: str | None = None, group_name: str | None 
     for row in tx.rows("stats.lanes", **which):
         lanes[row.group_id].append(row)
     rows: dict[int, list[Row]] = defaultdict(list)
-    for row in tx.rows("stats.rows", **which):
+    for row in tx.rows("stats.rows", **which) if most is None else tx.rows("problems.rows", most=most, **which):
         rows[row.group_id].append(row)
     gone = {}
     if any(group.of_jobs for group in known):
@@ -160,6 +162,7 @@ def stats_in(tx: Transaction, stream: str | None = None, group_name: str | None 
         mine = lanes[group.group_id]
         consumed = group.matched_before + sum(lane.total or 0 for lane in mine)
         beyond, exact = _beyond(tx, counts, group, consumed, horizon)
+        exact = exact and (most is None or all(row.rows < most for row in rows[group.group_id]))
         removed = gone.get(group.group_id, (0, 0)) if group.of_jobs else None
         looks.append(_Look(group, facts[group.group_id], mine, rows[group.group_id], consumed, beyond, exact, removed))
     oldest = _oldest(tx, looks, horizon)

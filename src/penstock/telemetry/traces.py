@@ -12,17 +12,18 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Final
 
+from penstock.core import ambient, codec
 from penstock.core import trace as propagation
+from penstock.core.ambient import Current
 from penstock.core.batch import Events
 from penstock.core.lease import Failure
 from penstock.core.limits import FAILURE_SPANS, SPAN_LINKS, SPAN_LOOK
 from penstock.core.log_fields import about
 from penstock.core.observe import EventsFailed, LeaseEnded, Observed, Operated, Timing, everyone
-from penstock.engine.handlers import ambient
-from penstock.engine.handlers.ambient import Current
 from penstock.engine.tracing import VARIABLE, wanted
 from penstock.errors import InvalidInput, MissingDependency
 
@@ -179,13 +180,9 @@ class _OfEvent(Context):
         return {**self} if span is None else {**self, _SPAN_KEY: span}
 
 
-def surround(current: Current) -> AbstractContextManager[None]:
-    """Let spans that handlers start become children of their event's trace."""
-    return _surrounded(current)
-
-
 @contextmanager
-def _surrounded(current: Current) -> Iterator[None]:
+def surround(current: Current) -> Iterator[None]:
+    """Let spans that handlers start become children of their event's trace."""
     token = contexts.attach(_OfEvent(contexts.get_current(), current))
     try:
         yield
@@ -281,15 +278,21 @@ def _named(place: Mapping[str, Any]) -> dict[str, str]:
 
 
 def links_of(events: Events) -> list[Link]:
-    """Return links to the traces of some events of a lease: `SPAN_LINKS` at most, of `SPAN_LOOK` that are looked at."""
-    found: dict[tuple[int, int], Link] = {}
-    notes, headers = events.column("metadata"), events.column("headers")
-    for place in range(0, len(events), -(-len(events) // SPAN_LOOK) or 1):
-        if not notes[place] and not headers[place]:
-            continue
-        span = context_of(events[place].trace)
-        if span is not None:
-            found.setdefault((span.trace_id, span.span_id), Link(span))
-            if len(found) == SPAN_LINKS:
-                break
-    return [*found.values()]
+    """Return links to the traces of some events of a lease.
+
+    Of `SPAN_LOOK` events, evenly spread, the first `SPAN_LINKS` that have a trace are read, be it the same or not: to
+    read one takes as long as to handle a few events.
+    """
+    step = -(-len(events) // SPAN_LOOK) or 1
+    notes = zip(events.every("metadata", step), events.every("headers", step), strict=True)
+    traced = islice((each for each in notes if any(map(_names_trace, each))), SPAN_LINKS)
+    carried = (
+        propagation.inherited(codec.decode_object(metadata), codec.decode_headers(headers))
+        for metadata, headers in traced
+    )
+    spans = map(context_of, carried)
+    return [*{(one.trace_id, one.span_id): Link(one) for one in spans if one is not None}.values()]
+
+
+def _names_trace(text: str | None) -> bool:
+    return text is not None and "traceparent" in text.lower()

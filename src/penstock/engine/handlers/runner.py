@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.core import codec
+from penstock.core import ambient, codec
 from penstock.core.batch import Event, Events
 from penstock.core.event import NewEvent
 from penstock.core.lease import Failure
@@ -17,7 +17,6 @@ from penstock.core.limits import HELD_PER_LEASE
 from penstock.core.retry import Retry
 from penstock.core.signals import Permanent, Skipped, Unavailable, failure_of, is_a
 from penstock.declare.subscription import Handler, Subscription
-from penstock.engine.handlers import ambient
 from penstock.engine.handlers.context import Context, Recorded, Scope
 from penstock.engine.handlers.key_turns import Turns
 from penstock.engine.handlers.state import KeyState, LeaseState, Missing, Written

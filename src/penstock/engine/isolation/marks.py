@@ -44,6 +44,10 @@ class Marks:
         self.stop[0] = 0
         self.events[:count] = bytes(count)
         self.cancels[:count] = bytes(count)
+        self.clear_slots()
+
+    def clear_slots(self) -> None:
+        """Forget what runs."""
         for slot in range(len(self.slots)):
             self.slots[slot] = 0
 

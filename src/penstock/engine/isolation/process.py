@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import signal
@@ -17,12 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock.core.limits import ON_STOP_SECONDS
+from penstock.core.log_fields import about
 from penstock.engine.isolation import wire
 from penstock.engine.isolation.child import Ready
 from penstock.engine.isolation.marks import Marks
 from penstock.errors import HandlerUnreachable, StartFailed
 
+logger = logging.getLogger("penstock")
 START_SECONDS = 120.0
+START_TRIES = 3  # of a process that is killed while it loads its handlers for the first time
 _STOP_SECONDS = 2.0
 _LOOK_SECONDS = 0.5
 _READ = 1 << 18
@@ -76,6 +80,7 @@ class HandlerProcess:
         self._outgoing: deque[memoryview] = deque()
         self._incoming: deque[Any] = deque()
         self.pid = self._child.pid
+        self.killed_at_start = False  # by a signal: whoever sent it, its handlers may be fine
         self._stop_seconds = _STOP_SECONDS + (ON_STOP_SECONDS if hello.around.on_stop else 0.0)
         self.send(hello)
 
@@ -98,6 +103,7 @@ class HandlerProcess:
                     f"The handler process cannot load its handlers: {message.failure.code}: {message.failure.message}."
                 )
             if isinstance(message, Died):
+                self.killed_at_start = message.status < 0
                 self.stop()
                 raise HandlerUnreachable(f"The handler process does not start: {message}.")
             meanwhile()
@@ -192,3 +198,28 @@ class HandlerProcess:
                 break
             meanwhile()
         self.kill()
+
+
+class Loading:
+    """Tells a mistake from bad luck when a process does not load its handlers.
+
+    Handlers that never loaded are a mistake. Handlers that did may miss something for a moment, and any process may be
+    killed while it loads: that is no reason to stop an engine.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loaded = False
+        self._tries = 0
+
+    def succeeded(self) -> None:
+        """Note that they have loaded."""
+        self._loaded = True
+
+    def failed(self, process: HandlerProcess, error: HandlerUnreachable) -> None:
+        """Raise the error of a mistake; log any other, after which loading is tried again."""
+        self._tries += 1
+        if not self._loaded and (not process.killed_at_start or self._tries >= START_TRIES):
+            raise error
+        fields = about("unloadable", self._name, code=error.code)
+        logger.warning("%s: %s Retrying.", self._name, error.message, extra=fields)

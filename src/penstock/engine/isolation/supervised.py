@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import deque
@@ -12,18 +11,16 @@ from penstock.core import fingerprint
 from penstock.core.batch import Events
 from penstock.core.job import CANCELLED
 from penstock.core.lease import DEATHS, Failure
-from penstock.core.log_fields import about
 from penstock.core.signals import failure_of
 from penstock.declare.portable import portable
 from penstock.declare.subscription import Subscription
 from penstock.engine.handlers.runner import Report, TimedOut
 from penstock.engine.isolation.child import Begin, Chunk
 from penstock.engine.isolation.marks import Mark, Marks
-from penstock.engine.isolation.process import Died, HandlerProcess
+from penstock.engine.isolation.process import Died, HandlerProcess, Loading
 from penstock.engine.work import Work
 from penstock.errors import HandlerUnreachable
 
-logger = logging.getLogger("penstock")
 _TICK = 0.05  # seconds between two checks of time and memory
 _CHUNK = 2_000  # events per message
 _CHUNK_BYTES = 8 * 2**20
@@ -47,29 +44,19 @@ class Supervised:
         # every success: even with a leak or a killer event there is progress.
         self.chunk = _CHUNK
         self._quiet = 0
-        self._loaded = False  # at least once
+        self._loading = Loading(subscription.name)
 
     def start(self) -> bool:
-        """Have a process ready, with its handlers loaded; False if reloading them fails for now.
-
-        Handlers that never loaded are a mistake: raise. Handlers that did may be killed while they load again, or miss
-        something for a moment: that is no reason to stop an engine.
-        """
+        """Have a process ready, with its handlers loaded; False if loading them fails for now."""
         if self._process is None:
             process = HandlerProcess(self._hello, self.marks)
             try:
                 process.wait_ready()
             except HandlerUnreachable as error:
-                if not self._loaded:
-                    raise
-                logger.warning(
-                    "%s: %s Retrying.",
-                    self.subscription.name,
-                    error.message,
-                    extra=about("unloadable", self.subscription.name, code=error.code),
-                )
+                self._loading.failed(process, error)
                 return False
-            self._process, self._loaded = process, True
+            self._process = process
+            self._loading.succeeded()
             self._hello = replace(self._hello, modules=())  # a replacement should start quickly
         return True
 

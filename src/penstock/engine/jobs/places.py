@@ -11,12 +11,11 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from penstock.core import codec
+from penstock.core import ambient, codec
 from penstock.core.batch import Event, Events
 from penstock.core.lease import Failure
 from penstock.core.signals import Permanent, Unavailable, failure_of, is_a
 from penstock.declare.job import JobType
-from penstock.engine.handlers import ambient
 from penstock.engine.handlers.middleware import run, run_async
 from penstock.engine.handlers.runner import TimedOut, is_final
 from penstock.engine.isolation.marks import Marks

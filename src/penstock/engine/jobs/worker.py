@@ -12,13 +12,12 @@ from typing import TypeVar
 
 from penstock.core import fingerprint
 from penstock.core.lease import Failure, Idle
-from penstock.core.log_fields import about
 from penstock.core.observe import Claimed, LeaseGone, Observers, ProcessesDied
 from penstock.core.signals import failure_of
 from penstock.declare.job import JobType, portable_job
 from penstock.engine.handlers.runner import TimedOut
 from penstock.engine.isolation.marks import Marks
-from penstock.engine.isolation.process import Died, HandlerProcess
+from penstock.engine.isolation.process import Died, HandlerProcess, Loading
 from penstock.engine.jobs.batch import is_suspect
 from penstock.engine.jobs.desk import Desk, JobKey, was_cancelled
 from penstock.engine.jobs.doomed import Doomed
@@ -70,7 +69,7 @@ class JobWorker:
     _marks: Marks = field(init=False)  # the jobs that run, by slot
     _running: Running = field(init=False)
     _process: JobProcess | None = None
-    _loaded: bool = False
+    _loading: Loading = field(init=False)
     _quiet_deaths: int = 0
     _wanted: Wanted = field(init=False)
     _desk: Desk = field(init=False)
@@ -86,6 +85,7 @@ class JobWorker:
 
     def __post_init__(self) -> None:
         policy = self.job.policy
+        self._loading = Loading(self.job.name)
         self._waiter = Waiter(woken=self._wake)
         self._wanted = Wanted(self.job.queue, [self.job.type])
         self._marks = Marks(policy.concurrency, 0, shared=True)
@@ -149,23 +149,16 @@ class JobWorker:
 
     def _start(self) -> bool:
         """Start the process; False if its function cannot be loaded now."""
-        for slot in range(len(self._marks.slots)):
-            self._marks.slots[slot] = 0
+        self._marks.clear_slots()
+        process = JobProcess(portable_job(self.job), self._marks)
         try:
-            process = JobProcess(portable_job(self.job), self._marks)
             process.wait_ready(self._beat)  # a lease may wait for it
         except HandlerUnreachable as error:
-            if not self._loaded:
-                raise
-            logger.warning(
-                "%s: %s Retrying.",
-                self.job.name,
-                error.message,
-                extra=about("unloadable", self.job.name, code=error.code),
-            )
+            self._loading.failed(process, error)
             self._stopping.wait(_RELOAD_SECONDS)
             return False
-        self._process, self._loaded = process, True
+        self._process = process
+        self._loading.succeeded()
         return True
 
     # --- claim ---------------------------------------------------------------------------------------------------
@@ -207,8 +200,7 @@ class JobWorker:
                 self._alone.append(lease)
             else:
                 self._feed(lease)
-            took = (time.monotonic() - began) / len(found)
-            self.observers.emit(Claimed(self.job.name, lease.id, len(lease), took))
+            self.observers.emit(Claimed(self.job.name, lease.id, len(lease), (time.monotonic() - began) / len(found)))
         if shared:
             self._pace.saw(found[0].left)
             if self._wanted.rest is not None:

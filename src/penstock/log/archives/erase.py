@@ -7,6 +7,7 @@ that erases the event, in the log; then the old one is deleted. Whatever cannot 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial
@@ -54,7 +55,9 @@ class _Changed(Exception):
     """What was found is not so any more."""
 
 
-def erase(store: Store, event_id: Any, reason: str, by: str | None) -> Erased:
+def erase(
+    store: Store, event_id: Any, reason: str, by: str | None, check: Callable[[str], None] | None = None
+) -> Erased:
     """Replace the payload of an event by an empty one, in the log and in every archived file."""
     known, author = parse_event_id(event_id), checks.author(by)
     why = check_text(reason, "reason")
@@ -66,6 +69,8 @@ def erase(store: Store, event_id: Any, reason: str, by: str | None) -> Erased:
         searched, found = _search(store, known, row)
         if row is None and not found:
             raise UnknownEvent(f"There is no event {known}, neither in the log nor in an archive.")
+        if check is not None:
+            check(found[0].stream if row is None else str(row.stream))
         written = _rewrite(known, [one for one in found if not one.erased], now=look(store, lambda tx: tx.now()))
         try:
             swap = partial(_swap, known=known, searched=searched, found=found, written=written, why=why, by=author)

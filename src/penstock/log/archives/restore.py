@@ -186,6 +186,7 @@ def _put(tx: Transaction, plan: _Plan, one: PlacedFile, batch: Sequence[StoredEv
     put = [event for event in new if event.offset in back]
     if put:
         _count_in(tx, plan.stream, put)
+        tx.run("restore.not_removed", stream=plan.stream, events=len(put))
         for sight in sights:
             passed.count_in(tx, sight, put)
         tx.wake()

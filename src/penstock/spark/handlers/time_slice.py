@@ -215,9 +215,12 @@ def _forget(ticket: Ticket) -> None:
 
 
 def _end_lives() -> None:
-    """Let handlers call their `on_stop` at the end of a run: Spark ends its Python workers without notice."""
+    """Let handlers call their `on_stop`, and send their traces, at the end of a run.
+
+    Spark ends its Python workers without notice.
+    """
     for key, one in [*_kept.items()]:
-        if key[0] == os.getpid() and one.has_on_stop:
+        if key[0] == os.getpid() and (one.has_on_stop or tracing.wanted()):
             del _kept[key]
             one.close()
 

@@ -89,8 +89,7 @@ def export(view: View) -> File:
     view.require(PAYLOAD, stream)
     if not any(one.group_name == group for one in view.log.groups(stream)):
         raise UnknownGroup(f"There is no group {group!r} on the stream {stream!r}.")
-    chosen = [one for one in view.request.query_params.getlist("fingerprints") if one]
-    kinds: list[str | None] = [*chosen] or [None]
+    kinds: list[str | None] = [one for one in view.request.query_params.getlist("fingerprints") if one] or [None]
     which = filters(view)
 
     def lines() -> Iterator[bytes]:

@@ -99,7 +99,8 @@ returns setof bigint language sql stable set search_path = pg_catalog, pg_temp a
   select d."offset" from penstock.deliveries d
    where d.group_id in (select group_id from mine) and d."offset" > low and d."offset" <= high
      and (d.state in ('PENDING', 'CLAIMED')
-          or (d.state = 'DEAD' and d.reason is distinct from 'purged' and (dead_before is null or d.dead_at > dead_before)))
+          or (d.state = 'DEAD' and d.reason is distinct from 'purged' and d.reason is distinct from 'mended'
+              and (dead_before is null or d.dead_at > dead_before)))
   union
   select e."offset" from penstock.returned r
    cross join lateral (select "offset" from penstock.events

@@ -47,10 +47,10 @@ select group_id, lanes, date_bin('1 minute', ended_at, '1970-01-01 00:00:00+00')
   from found group by group_id, lanes, minute_at;
 
 -- name: metric.marks
--- How far groups are counted: these, and where asked for all that have something of a minute.
+-- How far groups are counted: these, and if asked for, others that have something of a minute or were behind.
 select group_id, upto, open_ids, lanes, behind, at as minute_at, {{metric_values}}
   from penstock.metric_mark
- where group_id = any(%(ids)s::int[]) or (%(begun)s and at is not null);
+ where group_id = any(%(ids)s::int[]) or (%(others)s and (at is not null or behind));
 
 -- name: metric.mark
 insert into penstock.metric_mark (group_id, upto, open_ids, lanes, behind, at, {{metric_values}})

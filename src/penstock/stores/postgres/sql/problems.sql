@@ -20,11 +20,44 @@ select g.stream, g.group_name,
        (select count(*) from (
           select 1 from penstock.deliveries d
            where d.group_name = g.group_name and d.stream = g.stream and d.state = 'DEAD' and d.updated_at > %(since)s
-             and d.reason is distinct from 'purged' limit %(most)s) died) as died,
+             and {{shown(d.)}} order by d.updated_at desc limit %(most)s) died) as died,
        (select count(*) from (
-          select 1 from (select failures from penstock.deliveries d
-                          where d.group_id = g.group_id and d.state = 'PENDING' limit %(look)s) d
+          select 1 from (select d.failures from penstock.deliveries d
+                          where d.group_id = g.group_id and d.state = 'PENDING'
+                          order by d.available_at limit %(look)s) d
            where d.failures > 0) again) as retrying
   from penstock.groups g
  where {{of_group(g.)}}
  order by g.stream, g.group_name;
+
+-- name: problems.rows
+-- Exception rows by state, split at the cursor of their lane, each kind counted up to a limit: those above the lowest
+-- cursor of a group, and below it what waits, is dead, and is in work.
+with low as materialized (
+  select group_id, min(cursor) as cursor from penstock.lane
+   where {{of_group()}}
+   group by group_id
+)
+select l.group_id, x.state, x.ahead, x.hidden, x.rows, x.first from low l cross join lateral (
+  select d.state, d."offset" > c.cursor as ahead, not ({{shown(d.)}}) as hidden, count(*) as rows,
+         min(d."offset") as first
+    from (select state, reason, bucket, "offset" from penstock.deliveries
+           where group_id = l.group_id and "offset" > l.cursor order by "offset" limit %(most)s) d
+    join penstock.lane c on c.group_id = l.group_id and c.lane = d.bucket * c.lanes / 256
+   group by 1, 2, 3
+  union all
+  select 'PENDING', false, false, count(*), min("offset")
+    from (select "offset" from penstock.deliveries
+           where group_id = l.group_id and state = 'PENDING' and "offset" <= l.cursor
+           order by available_at limit %(most)s) d
+  union all
+  select 'DEAD', false, not ({{shown(d.)}}), count(*), min(d."offset")
+    from (select state, reason, "offset" from penstock.deliveries
+           where group_id = l.group_id and state = 'DEAD' and "offset" <= l.cursor
+           order by "offset" limit %(most)s) d
+   group by 3
+  union all
+  select 'CLAIMED', false, false, count(*), min(m."offset")
+    from penstock.open_lease o cross join lateral unnest(o.offsets) as m("offset")
+   where o.group_id = l.group_id and o.offsets is not null and m."offset" <= l.cursor) x
+ where x.rows > 0;

@@ -54,3 +54,8 @@ select "offset", {{bucket()}}::int as bucket from penstock.events
 
 -- name: restore.unprune
 update penstock.pruned set upto = %(upto)s where stream = %(stream)s and changes = %(changes)s;
+
+-- name: restore.not_removed
+-- What is back was not removed, and so does not count as appended.
+insert into penstock.metric_removed as r (stream, events) values (%(stream)s, -%(events)s::bigint)
+on conflict (stream) do update set events = r.events + excluded.events;

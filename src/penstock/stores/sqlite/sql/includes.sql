@@ -262,3 +262,13 @@ published, failed, dead, released, lag, oldest_seconds, pending, claimed, retryi
 -- The same as they are sent.
 value ->> 'published', value ->> 'failed', value ->> 'dead', value ->> 'released', value ->> 'lag', value ->> 'oldest_seconds',
        value ->> 'pending', value ->> 'claimed', value ->> 'retrying', value ->> 'dead_letters'
+
+-- include: remove_rows
+-- Remove the rows of a stream in (low, high], and their lines in the attempt log, but for those that are kept.
+delete from penstock_deliveries
+ where group_id in (select group_id from penstock_groups where stream = :stream)
+   and "offset" > :low and "offset" <= :high and "offset" not in (select value from json_each(:kept))
+;;
+delete from penstock_attempt_log
+ where group_id in (select group_id from penstock_groups where stream = :stream)
+   and "offset" > :low and "offset" <= :high and "offset" not in (select value from json_each(:kept))

@@ -46,10 +46,10 @@ select group_id, lanes, ended_at - ended_at % 60000000 as minute_at,
   from found group by group_id, lanes, minute_at;
 
 -- name: metric.marks
--- How far groups are counted: these, and where asked for all that have something of a minute.
+-- How far groups are counted: these, and if asked for, others that have something of a minute or were behind.
 select group_id, upto, open_ids, lanes, behind, at as minute_at, {{metric_values}}
   from penstock_metric_mark
- where group_id in (select value from json_each(:ids)) or (:begun and at is not null);
+ where group_id in (select value from json_each(:ids)) or (:others and (at is not null or behind));
 
 -- name: metric.mark
 insert or replace into penstock_metric_mark (group_id, upto, open_ids, lanes, behind, at, {{metric_values}})

@@ -65,13 +65,7 @@ select distinct a.lease as id from penstock_attempt_log a
 -- name: policy.remove
 insert into penstock_maintenance (one) values (1)
 ;;
-delete from penstock_deliveries
- where group_id in (select group_id from penstock_groups where stream = :stream)
-   and "offset" > :low and "offset" <= :high and "offset" not in (select value from json_each(:kept))
-;;
-delete from penstock_attempt_log
- where group_id in (select group_id from penstock_groups where stream = :stream)
-   and "offset" > :low and "offset" <= :high and "offset" not in (select value from json_each(:kept))
+{{remove_rows}}
 ;;
 insert into penstock_pruned (stream, upto)
 select :stream, last from (

@@ -20,7 +20,7 @@ select g.stream, g.group_name,
        (select count(*) from (
           select 1 from penstock_deliveries d indexed by penstock_deliveries_dead
            where d.group_name = g.group_name and d.stream = g.stream and d.state = 'DEAD' and d.updated_at > :since
-             and d.reason is not 'purged' limit :most)) as died,
+             and {{shown(d.)}} order by d.updated_at desc limit :most)) as died,
        (select count(*) from (
           select 1 from (select failures from penstock_deliveries d
                           where d.group_id = g.group_id and d.state = 'PENDING' limit :look) d
@@ -28,3 +28,20 @@ select g.stream, g.group_name,
   from penstock_groups g
  where {{of_group(g.)}}
  order by g.stream, g.group_name;
+
+-- name: problems.rows
+-- Exception rows by state, split at the cursor of their lane; of each state of a group the first ones, up to a limit.
+with lanes as materialized (
+  select group_id, lane, lanes, cursor from penstock_lane
+   where {{of_group()}}
+)
+select d.group_id, d.state, d."offset" > l.cursor as ahead, not ({{shown(d.)}}) as hidden, count(*) as rows,
+       min(d."offset") as first
+  from (select distinct group_id from lanes) g
+ cross join (select 'PENDING' as state union all select 'CLAIMED' union all select 'DEAD' union all select 'PUBLISHED') s
+ cross join penstock_deliveries d on d.group_id = g.group_id and d.state = s.state and d."offset" <= coalesce((
+         select m."offset" from penstock_deliveries m indexed by penstock_deliveries_state
+          where m.group_id = g.group_id and m.state = s.state order by m."offset" limit 1 offset :most - 1),
+         9223372036854775807)
+  join lanes l on l.group_id = d.group_id and l.lane = d.bucket * l.lanes / 256
+ group by 1, 2, 3, 4;

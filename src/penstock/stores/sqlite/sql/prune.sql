@@ -71,13 +71,7 @@ update penstock_groups
 -- An id that was pruned may come again: what is noted about taken ids goes with the events.
 insert into penstock_maintenance (one) values (1)
 ;;
-delete from penstock_deliveries
- where group_id in (select group_id from penstock_groups where stream = :stream)
-   and "offset" > :low and "offset" <= :high and "offset" not in (select value from json_each(:kept))
-;;
-delete from penstock_attempt_log
- where group_id in (select group_id from penstock_groups where stream = :stream)
-   and "offset" > :low and "offset" <= :high and "offset" not in (select value from json_each(:kept))
+{{remove_rows}}
 ;;
 delete from penstock_events
  where {{in_range()}}

@@ -62,3 +62,8 @@ select "offset", {{bucket()}} as bucket from penstock_events indexed by penstock
 
 -- name: restore.unprune
 update penstock_pruned set upto = :upto where stream = :stream and changes = :changes;
+
+-- name: restore.not_removed
+-- What is back was not removed, and so does not count as appended.
+insert into penstock_metric_removed (stream, events) values (:stream, -:events)
+on conflict (stream) do update set events = events + excluded.events;

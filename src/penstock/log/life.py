@@ -148,6 +148,7 @@ def _before(tx: Transaction, rows: Sequence[Row], stream: str, event: Row) -> di
 
 
 def _group(row: Row, history: Sequence[Attempt], before: Mapping[int, tuple[int, bool]]) -> GroupLife:
+    counted: tuple[int | None, bool] = before.get(row.group_id, (None, False))
     return GroupLife(
         row.group_name,
         State(row.state),
@@ -166,7 +167,8 @@ def _group(row: Row, history: Sequence[Attempt], before: Mapping[int, tuple[int,
         row.dead_at,
         row.lease,
         row.operation,
-        *before.get(row.group_id, (None, False)),
+        counted[0],
+        counted[1],
         tuple(history),
     )
 

@@ -1,0 +1,34 @@
+"""Operations that somebody starts twice, that find nothing for long, or that cannot be done."""
+
+from __future__ import annotations
+
+import pytest
+
+import penstock
+from penstock.log.operations import batches
+from penstock.testing import VirtualClock
+from tests.support.log_steps import claim_and_settle_all
+
+RETRY = penstock.Retry(max_attempts=1)
+
+
+@pytest.mark.shows("O04")
+def test_the_canaries_of_a_replay_are_found_however_far_they_are(
+    clocked: penstock.Log, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of a replay examines a part of the log: a part without matches is no reason to go on without canaries."""
+    log = clocked
+    for name, value in {"_WINDOW": 4, "_WIDEST": 4, "_WINDOWS": 2}.items():
+        monkeypatch.setattr(batches, name, value)
+    log.create_group("orders", "g", retry=RETRY)
+    rare = {30, 45, 46, 47}
+    log.append_many("orders", [{"payload": {}, "type": "b" if n in rare else "a"} for n in range(60)])
+    claim_and_settle_all(log, "orders", "g")
+    operation = log.operation("replay", "orders", "g", type="b", canary=2).start()
+    for _ in range(3):
+        log.run_operations()
+        clock.advance(2)
+    assert (operation.refresh().moved, operation.info.canaries_moved) == (2, 2)
+    claim_and_settle_all(log, "orders", "g")
+    log.run_operations()
+    assert (operation.refresh().moved, operation.info.state) == (4, "done")

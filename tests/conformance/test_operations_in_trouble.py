@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import penstock
+from penstock.errors import PlanOutdated
 from penstock.log.operations import batches
 from penstock.testing import VirtualClock
 from tests.support.log_steps import claim_and_settle_all
@@ -32,3 +35,31 @@ def test_the_canaries_of_a_replay_are_found_however_far_they_are(
     claim_and_settle_all(log, "orders", "g")
     log.run_operations()
     assert (operation.refresh().moved, operation.info.state) == (4, "done")
+
+
+@pytest.mark.shows("O04", "K24")
+@pytest.mark.parametrize(("kind", "which"), [("replay", {"all": True}), ("rewind", {"to": "beginning"})])
+def test_a_plan_that_two_people_start_is_done_once(
+    clocked: penstock.Log, clock: VirtualClock, kind: str, which: dict[str, Any]
+) -> None:
+    """Whether the first one has ended by then or not; who plans again may do it again."""
+    log = clocked
+    log.create_group("orders", "g", retry=RETRY)
+    log.append_many("orders", [{"payload": {}, "type": "a"}] * 6)
+    claim_and_settle_all(log, "orders", "g")
+    operations = [log.operation(kind, "orders", "g", **which) for _ in range(3)]
+    plan = operations[0].plan()
+    clock.advance(1)
+    operations[0].start(plan)
+    with pytest.raises(PlanOutdated, match="Operation 1 does the same, and has not ended"):
+        operations[1].start(plan)
+    log.run_operations()
+    assert len(claim_and_settle_all(log, "orders", "g")) == 6
+    with pytest.raises(PlanOutdated, match="Operation 1 was started after this plan was made"):
+        operations[1].start(plan)
+    log.run_operations()
+    assert len(claim_and_settle_all(log, "orders", "g")) == 0
+    clock.advance(1)
+    operations[2].start(operations[2].plan())
+    log.run_operations()
+    assert len(claim_and_settle_all(log, "orders", "g")) == 6

@@ -11,6 +11,7 @@ from penstock.errors import PlanOutdated
 from penstock.log.operations import batches
 from penstock.testing import VirtualClock
 from tests.support.log_steps import claim_and_settle_all
+from tests.support.raw_sql import raw
 
 RETRY = penstock.Retry(max_attempts=1)
 
@@ -63,3 +64,26 @@ def test_a_plan_that_two_people_start_is_done_once(
     operations[2].start(operations[2].plan())
     log.run_operations()
     assert len(claim_and_settle_all(log, "orders", "g")) == 6
+
+
+@pytest.mark.shows("O04")
+def test_one_that_cannot_be_done_does_not_hold_up_the_others(clocked: penstock.Log, clock: VirtualClock) -> None:
+    log = clocked
+    for group in ("g", "h"):
+        log.create_group("orders", group, retry=RETRY)
+    log.append("orders", {}, type="a")
+    for group in ("g", "h"):
+        lease = log.claim("orders", group, claimed_by="w")
+        assert lease is not None
+        lease.settle(dead={event.event_id: "no" for event in lease.events})
+    bad = log.operation("redrive", "orders", "g", all=True).start()
+    clock.advance(1)
+    good = log.operation("redrive", "orders", "h", all=True).start()
+    with raw(log.store.url) as sql:
+        sql(f"update penstock.operations set filter = '{{\"since\":\"once\"}}' where id = {bad.id}")
+    with pytest.raises(ValueError, match="once"):
+        log.run_operations()
+    assert "The last step failed: Invalid isoformat" in (bad.refresh().waits_for or "")
+    log.run_operations()
+    assert (good.refresh().state, bad.refresh().state) == ("done", "running")
+    bad.abort()

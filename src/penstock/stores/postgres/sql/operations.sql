@@ -52,6 +52,10 @@ update penstock.operations
 -- name: operation.leave
 update penstock.operations set expires_at = null where id = %(id)s and token = %(token)s;
 
+-- name: operation.put_off
+-- A step went wrong: others come first.
+update penstock.operations set note = %(note)s, next_at = %(next_at)s, expires_at = null where id = %(id)s and token = %(token)s;
+
 -- name: operation.canaries
 -- How many of the canaries are still on their way, and how many of those wait behind a key that has halted.
 select count(*) as waiting,

@@ -52,6 +52,10 @@ update penstock_operations
 -- name: operation.leave
 update penstock_operations set expires_at = null where id = :id and token = :token;
 
+-- name: operation.put_off
+-- A step went wrong: others come first.
+update penstock_operations set note = :note, next_at = :next_at, expires_at = null where id = :id and token = :token;
+
 -- name: operation.canaries
 -- How many of the canaries are still on their way, and how many of those wait behind a key that has halted.
 select count(*) as waiting,

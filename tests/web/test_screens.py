@@ -323,3 +323,8 @@ def test_what_is_empty_or_gone_says_so(lite_site: Service) -> None:
         gone = http.get(f"/e/{which}")
         assert gone.status_code == 200 and "pruned" in gone.text and "up to offset" in gone.text, which
     assert http.get(f"/e/{made.offset + 99}").status_code == 404
+    private = log.append("orders", {"secret": SECRET}, type="t")
+    assert SECRET in http.get(f"/e/{private.event_id}").text
+    log.erase(private.event_id, reason="asked for it")
+    erased = http.get(f"/e/{private.event_id}").text
+    assert SECRET not in erased and "The payload was erased" in erased and f"/e/{private.event_id}/raw" not in erased

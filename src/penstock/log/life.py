@@ -21,7 +21,7 @@ from penstock.log.transact import look
 from penstock.stores.base import Row, Store, Transaction
 
 BEFORE: Final = 1_000  # events before one that waits, which are counted at most in a group …
-_BEFORE_ALL: Final = 10_000  # … and in all groups that wait
+_BEFORE_ALL: Final = 4_000  # … and in all groups that wait
 NOTED: Final = 100  # rows of the audit of a group, the newest, among which reasons are looked for
 _NEAR: Final = timedelta(seconds=30)  # a line of the history and its row of the audit are of one transaction
 _BY_PEOPLE: Final = {  # what happened to a delivery, and how the audit calls it
@@ -148,6 +148,7 @@ def _before(tx: Transaction, rows: Sequence[Row], stream: str, event: Row) -> di
 
 
 def _group(row: Row, history: Sequence[Attempt], before: Mapping[int, tuple[int, bool]]) -> GroupLife:
+    counted: tuple[int | None, bool] = before.get(row.group_id, (None, False))
     return GroupLife(
         row.group_name,
         State(row.state),
@@ -166,7 +167,8 @@ def _group(row: Row, history: Sequence[Attempt], before: Mapping[int, tuple[int,
         row.dead_at,
         row.lease,
         row.operation,
-        *before.get(row.group_id, (None, False)),
+        counted[0],
+        counted[1],
         tuple(history),
     )
 

@@ -11,9 +11,10 @@ import orjson
 
 from penstock.core.access import PAYLOAD, READ
 from penstock.core.batch import Event
-from penstock.core.event import parse_event_id
+from penstock.core.event import ERASED, parse_event_id
 from penstock.core.job import Job, name_of
 from penstock.errors import UnknownEvent
+from penstock.log.archives.record import Archive
 from penstock.log.audit_pages import page_of
 from penstock.log.deliveries import Attempt
 from penstock.log.life import NOTED, Life, id_time
@@ -23,7 +24,6 @@ from penstock.web.page import Download, File, Model, Page, Panel, by_id
 from penstock.web.view import View
 from penstock.web.words import payload, short
 
-ERASED = "penstock-erased"  # in the metadata of an event whose payload was erased
 _RUN_LINES = 200  # of attempts, the newest
 
 
@@ -148,12 +148,11 @@ def _gone(view: View, which: Any) -> Model | None:
     return {"title": f"event {short(which, 40)}", "gone": gone, "panels": panels}
 
 
-def _archives(view: View) -> list[Any]:
-    known = getattr(view.log, "archives", None)
-    return [] if known is None else [one for one in known() if one.done]
+def _archives(view: View) -> list[Archive]:
+    return [one for one in view.log.archives() if one.done]
 
 
-def _may_hold(archive: Any, which: Any) -> bool:
+def _may_hold(archive: Archive, which: Any) -> bool:
     return not isinstance(which, int) or archive.low < which <= archive.high
 
 

@@ -56,7 +56,8 @@ class Asked:
 
 @pytest.fixture
 def asked(service: Service) -> Iterator[Asked]:
-    service.app.state.polls.stop()  # nobody waits for what does not come
+    service.app.state.polls.stop()  # nobody waits for what does not come …
+    service.app.state.live.stop()  # … or for what changes
     made = Asked(service)
     with made.session:
         yield made

@@ -79,6 +79,8 @@ Carried = Annotated[Bodies, Depends(_carried)]  # for who works: bodies are what
 Stream = Annotated[str, Path(description="The stream.", examples=["orders"])]
 Group = Annotated[str, Path(description="The group.", examples=["fraud"])]
 Cursor = Annotated[int, Query(ge=0, lt=2**63, description="The `next_cursor` of the page before.")]
+NEWEST = 2**63 - 1
+Before = Annotated[int, Query(ge=0, lt=2**63, description="The `next_cursor` of the page before; newest first.")]
 Limit = Annotated[int, Query(ge=1, le=1_000, description="How many at most.")]
 IdempotencyKey = Annotated[
     str | None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path
 from pydantic import ConfigDict, Field
 
 from penstock.core.access import OPERATE, READ, Access
@@ -13,7 +13,7 @@ from penstock.core.event import check_name
 from penstock.errors import MissingField, UnknownOperation
 from penstock.http.answers import Answer
 from penstock.http.bodies import Body, Flag, Moment, Number, StrictRoute, Whole
-from penstock.http.given import CanOperate, CanRead, Limit, TheLog, position_of, require
+from penstock.http.given import NEWEST, Before, CanOperate, CanRead, Limit, TheLog, position_of, require
 from penstock.http.operators import EventIds
 from penstock.http.shapes import page, ref
 from penstock.http.spec import spec
@@ -159,7 +159,7 @@ def operations(
     state: str | None = None,
     stream: str | None = None,
     group: str | None = None,
-    cursor: Annotated[int | None, Query(ge=0, lt=2**63, description="The `next_cursor` of the page before.")] = None,
+    cursor: Before = NEWEST,
     limit: Limit = 50,
 ) -> Answer:
     """List operations, the newest first, of the streams that the token may read."""

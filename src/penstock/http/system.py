@@ -12,7 +12,7 @@ from penstock.core.access import ADMIN, READ, texts_of
 from penstock.errors import InvalidInput
 from penstock.http.answers import Answer
 from penstock.http.bodies import StrictRoute
-from penstock.http.given import CanAdmin, CanRead, Limit, TheLog, require, require_everywhere
+from penstock.http.given import NEWEST, Before, CanAdmin, CanRead, Limit, TheLog, require, require_everywhere
 from penstock.http.shapes import an_object, many, page
 from penstock.http.spec import spec
 from penstock.log.tokens import Token
@@ -20,7 +20,6 @@ from penstock.web.live import LIFE_SECONDS, Live
 from penstock.web.live import stream as live_stream
 
 router = APIRouter(prefix="/v1", tags=["system"], route_class=StrictRoute)
-Before = Annotated[int | None, Query(ge=0, lt=2**63, description="The `next_cursor` of the page before.")]
 Seconds = Annotated[float, Query(ge=0, description="How long the stream lasts, 20 seconds at most.")]
 _AT: Final = "2026-07-01T12:00:00+00:00"
 _PROBLEM = {"kind": "paused", "grave": True, "stream": "orders", "group": "fraud", "what": "paused by ops: deploying"}
@@ -49,7 +48,7 @@ def audit(
     access: CanRead,
     stream: str | None = None,
     group: str | None = None,
-    cursor: Before = None,
+    cursor: Before = NEWEST,
     limit: Limit = 50,
 ) -> Answer:
     """List who did what, the newest first, in the streams that the token may read."""
@@ -107,7 +106,8 @@ def tokens(log: TheLog, access: CanAdmin) -> Answer:
 
 
 @router.get(
-    "/events/stream", **spec("read", "id: 7\ndata: events leases\n\n", reads=True, media_type="text/event-stream")
+    "/events/stream",
+    **spec("read", {"id": "7", "data": "events leases"}, reads=True, media_type="text/event-stream"),
 )
 async def changes(request: Request, access: CanRead, seconds: Seconds = LIFE_SECONDS) -> Response:
     """Stream server-sent events: `data` is the names of what has changed (events, leases, audit, runs, beat).

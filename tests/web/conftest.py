@@ -9,6 +9,7 @@ import pytest
 
 import penstock
 from penstock.http.auth import NoAuth
+from penstock.web import snapshots
 from tests.support.browser import CHROMIUM, Chromium, Looker
 from tests.support.http_service import Service, serving
 
@@ -47,6 +48,8 @@ def lite(tmp_path: object) -> Iterator[penstock.Log]:
 
 
 @pytest.fixture
-def lite_site(lite: penstock.Log) -> Iterator[Service]:
+def lite_site(lite: penstock.Log, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """A service whose pages are made again soon, however slow the machine is."""
+    monkeypatch.setattr(snapshots, "_SHARE", 1)
     with serving(lite, NoAuth()) as running:
         yield running

@@ -80,7 +80,7 @@ def test_one_that_cannot_be_done_does_not_hold_up_the_others(clocked: penstock.L
     clock.advance(1)
     good = log.operation("redrive", "orders", "h", all=True).start()
     with raw(log.store.url) as sql:
-        sql(f"update penstock.operations set filter = '{{\"since\":\"once\"}}' where id = {bad.id}")
+        sql(f'update penstock.operations set filter = \'{{"since":"once"}}\' where id = {bad.id}')
     with pytest.raises(ValueError, match="once"):
         log.run_operations()
     assert "The last step failed: Invalid isoformat" in (bad.refresh().waits_for or "")

@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.core.lease import DEATHS
+from penstock.log import newest_events, problems, standing
 from tests.support.log_steps import claim_and_settle_all
 from tests.support.postgres_server import PostgresServer
 from tests.support.query_plans import plan_nodes, read_rows, scans
@@ -193,6 +194,34 @@ def test_stats_read_a_tail_of_the_log(million: tuple[penstock.Log, psycopg.Conne
     assert read_rows(plan, "events") <= 10_000, "stats read more than the tail of the log"
     steps = Watched(log, sql).explain("stats.at", streams=["orders"] * 2, offsets=[345_678, 345_700])
     assert 0 < read_rows(steps, "events") <= 20_000, "stats read more than from the nearest step on"
+
+
+@pytest.mark.shows("O11")
+def test_pages_read_no_more_than_they_show(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:
+    """On a stream of a million events, of which the planner does not know how many there are."""
+    log, sql = million
+    watched = Watched(log, sql)
+    ordered = next(one for one in log.groups("orders") if one.group_name == "ordered")
+    now, all_groups = log.clock(), {"stream": None, "group_name": None}
+    page = log.newest_events("orders", type="order.1", limit=40)
+    looked: dict[str, tuple[dict[str, Any], int]] = {
+        "changes.newest": ({}, 0),
+        "newest.among": ({"stream": "orders", "low": EVENTS - 6_000, "high": EVENTS, "look": 5_000}, 5_001),
+        "newest.events": (newest_events.page_of("orders", EVENTS + 1, EVENTS, "order.1", 40, page.low), 25_000),
+        "search.keys": ({"stream": "orders", "key": "no", "look": 2_000, "low": EVENTS - 2_500, "limit": 20}, 5_000),
+        "standing.lanes": (standing.lanes_of(ordered), 10),
+        "standing.leases": (standing.leases_of(ordered), 0),
+        "standing.blocked": (standing.blocked_of(ordered), 0),
+        "problems.groups": (problems._bounds(now) | all_groups, 0),
+        "problems.rows": ({"most": 10_000} | all_groups, 0),
+        "doctor.stuck": ({"now": now}, 0),
+    }
+    for block, (params, most) in looked.items():
+        plan = watched.explain(block, **params)
+        assert read_rows(plan, "events") <= most, (block, read_rows(plan, "events"))
+        assert read_rows(plan, "leases") <= 1_000, (block, read_rows(plan, "leases"))
+        assert not {("Seq Scan", "events"), ("Seq Scan", "leases")} & scans(plan), block
+    assert [one.event_type for one in page.events] == ["order.1"] * 40
 
 
 def test_the_large_log_can_be_drained(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:

@@ -233,15 +233,19 @@ def test_actions_show_a_dry_run_and_above_a_thousand_ask_for_the_name(log: penst
         assert 'name="cutoff"' in plan and "later arrivals are not included" in plan
         wrong = http.get("/-/act/rewind", params={**where, "to": "yesterday"}).text
         assert "Where to" in wrong and 'id="plan"' not in wrong
-        form = {**where, "to": "beginning", "state": "keep", "reason": "again"}
+        form = {**where, "to": "beginning", "state": "keep", "reason": "again", **hidden(plan)}
         assert http.post("/-/act/rewind", data={**form, "typed": "frau"}).status_code == 422
+        unseen = http.post("/-/act/rewind", data={**form, "typed": GROUP, "proof": "7"})
+        assert unseen.status_code == 422 and "Look at the plan first" in unseen.text
         skip = {**where, "key": "k", "reason": "it is wrong"}
         assert http.post("/-/act/skip", data=skip).headers["location"].endswith("did=skip&n=1")
         assert log.audit(limit=1)[0].detail == {"key": "k", "reason": "it is wrong"}
         assert http.post("/-/act/skip", data=skip).status_code == 422
         done = http.post("/-/act/rewind", data={**form, "typed": GROUP})
-        assert done.status_code == 303 and done.headers["location"] == "/?did=rewind&n=1200"
-        assert "1,200 deliveries are done again." in http.get("/?did=rewind&n=1200").text
+        assert done.status_code == 303 and done.headers["location"] == "/ops/1?did=rewind&n=1200"
+        assert "1,200 deliveries are done again: the operation" in http.get("/ops/1?did=rewind&n=1200").text
+        assert log.get_operation(1).info.reason == "again"
+        assert log.get_operation(1).run(timeout=30).ended
         assert log.stats(STREAM, GROUP).groups[0].pending == 1_200
         event = {"stream": STREAM, "type": "test", "payload": '{"a": 1}', "key": "x"}
         assert http.post("/-/act/append", data=event).status_code == 303
@@ -272,6 +276,11 @@ def test_pages_of_events_and_of_the_audit_have_keys(log: penstock.Log) -> None:
         assert re.findall(r'<tr data-row="(\d+)">', early)[0] == "90"
         audit = http.get("/system").text
         assert "t-39" in audit and re.search(r"before=\d+", audit)
+
+
+def hidden(dialog: str) -> dict[str, str]:
+    """What a dialog sends without asking."""
+    return dict(re.findall(r'<input type="hidden" name="(cutoff|proof)" value="([^"]*)">', dialog))
 
 
 def login(service: Service, secret: str, **fields: str) -> httpx.Response:

@@ -13,6 +13,7 @@ from penstock.log.reader_claims import CLAIMED_BY
 from penstock.log.repair import Repaired
 from penstock.log.selection import Selection
 from penstock.log.stats import GroupStats
+from penstock.log.transact import look
 from penstock.stores.base import Row, Store, Transaction
 
 __all__ = ["Finding", "Level", "examine", "repaired"]
@@ -20,6 +21,7 @@ _IDLE_SECONDS = 600
 _SILENT_SECONDS = 3_600  # a micro-batch that takes longer is more likely a query that has failed
 _CLOCK_SECONDS = 2.0
 _UNCOUNTED = 20  # marks of the tally
+_ROWS = 10_000  # of a state that are counted in a group
 _LOOK = 100  # pending deliveries examined to see whether any is due
 
 
@@ -130,7 +132,7 @@ def _blocked(tx: Transaction) -> Iterator[Finding]:
 def _idle(store: Store, claims: Iterable[Row], now: datetime) -> list[Finding]:
     last = {(row.stream, row.group_name): row.claimed_at for row in claims}
     found = []
-    for group in stats.stats(store).groups:
+    for group in look(store, lambda tx: stats.stats_in(tx, most=_ROWS)).groups:
         claimed_at = last.get((group.stream, group.group))
         if group.unavailable is not None and not group.paused:
             what = (

@@ -39,6 +39,7 @@ class EventPage:
     events: tuple[EventLine, ...]
     before: int | None
     horizon: int
+    low: int  # nothing at or below it was looked at
 
 
 def newest_events(store: Store, stream: str, before: int | None, type: str | None, limit: int) -> EventPage:
@@ -49,18 +50,34 @@ def newest_events(store: Store, stream: str, before: int | None, type: str | Non
 
     def work(tx: Transaction) -> EventPage:
         upto = tx.horizon()
-        params = page_of(stream, below, upto, wanted, most)
+        looked = most if wanted is None else LOOK
+        low, lowest = floor(tx, stream, min(below - 1, upto), looked)
+        params = page_of(stream, below, upto, wanted, most, low)
         found = tuple(EventLine(*row) for row in tx.rows("newest.events", **params))
-        if len(found) == most:
-            return EventPage(found, found[-1].offset, upto)
-        reach = tx.one("newest.reach", stream=stream, before=below, upto=upto, look=params["look"])
-        more = reach is not None and reach.offset is not None and int(reach.looked) == params["look"]
-        return EventPage(found, int(reach.offset) if more and reach is not None else None, upto)
+        return EventPage(found, found[-1].offset if len(found) == most else lowest, upto, low)
 
     return look(store, work)
 
 
-def page_of(stream: str, before: int, upto: int, type: str | None, limit: int) -> dict[str, Any]:
+def floor(tx: Transaction, stream: str, top: int, wanted: int) -> tuple[int, int | None]:
+    """Return an offset with so many events of a stream between it and `top`, and the lowest
+    of them; None if there are fewer.
+
+    The planner does not know how many events a stream has. An offset from which on it looks bounds what it reads.
+    """
+    span = wanted
+    while True:
+        low = max(0, top - span)
+        row = tx.one("newest.among", stream=stream, low=low, high=top, look=wanted)
+        assert row is not None
+        if int(row.events) >= wanted:
+            return low, int(row.offset)
+        if low == 0:
+            return 0, None
+        span *= 4
+
+
+def page_of(stream: str, before: int, upto: int, type: str | None, limit: int, low: int) -> dict[str, Any]:
     """Return the parameters of `newest.events`."""
-    where = {"stream": stream, "before": min(before, NEWEST), "upto": upto, "event_type": type}
+    where = {"stream": stream, "low": low, "before": min(before, NEWEST), "upto": upto, "event_type": type}
     return {**where, "limit": limit, "shown": SHOWN_BYTES, "look": limit if type is None else LOOK}

@@ -10,6 +10,7 @@ from typing import Final
 
 from penstock.core.event import check_text, parse_event_id
 from penstock.errors import PenstockError
+from penstock.log import newest_events
 from penstock.log.transact import look
 from penstock.stores.base import Store, Transaction
 
@@ -64,13 +65,15 @@ def _search(tx: Transaction, wanted: str, reads: Callable[[str], bool]) -> Found
     exact = _exact(tx, wanted, reads)
     groups = [row for row in tx.rows("group.find", stream=None, group_name=None, lease=None) if reads(row.stream)]
     streams = [row.stream for row in tx.rows("inspect.streams") if reads(row.stream)]
-    low = wanted.lower()
-    names: list[tuple[str, str | None]] = [(one, None) for one in streams if low in one.lower()]
-    names += [(row.stream, row.group_name) for row in groups if low in f"{row.stream}/{row.group_name}".lower()]
+    text = wanted.lower()
+    names: list[tuple[str, str | None]] = [(one, None) for one in streams if text in one.lower()]
+    names += [(row.stream, row.group_name) for row in groups if text in f"{row.stream}/{row.group_name}".lower()]
     events: list[EventHit] = []
+    horizon = tx.horizon()
     for stream in streams:
         if len(events) < MOST:
-            left = {"key": wanted, "look": LOOK, "limit": MOST - len(events)}
+            low, _ = newest_events.floor(tx, stream, horizon, LOOK)
+            left = {"key": wanted, "look": LOOK, "low": low, "limit": MOST - len(events)}
             events += [EventHit(*row) for row in tx.rows("search.keys", stream=stream, **left)]
     errors: list[ErrorHit] = []
     for row in groups:

@@ -162,7 +162,8 @@ def stats_in(
         mine = lanes[group.group_id]
         consumed = group.matched_before + sum(lane.total or 0 for lane in mine)
         beyond, exact = _beyond(tx, counts, group, consumed, horizon)
-        exact = exact and (most is None or all(row.rows < most for row in rows[group.group_id]))
+        waiting = [row for row in rows[group.group_id] if row.state != "DEAD"]
+        exact = exact and (most is None or all(row.rows < most for row in waiting))
         removed = gone.get(group.group_id, (0, 0)) if group.of_jobs else None
         looks.append(_Look(group, facts[group.group_id], mine, rows[group.group_id], consumed, beyond, exact, removed))
     oldest = _oldest(tx, looks, horizon)

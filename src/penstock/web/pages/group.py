@@ -7,9 +7,11 @@ from typing import Final
 
 from penstock.core.access import READ
 from penstock.core.group import Group
-from penstock.errors import InvalidInput, UnknownGroup
+from penstock.errors import InvalidInput, PlanOutdated, UnknownGroup
 from penstock.log import standing
 from penstock.log.audit_pages import page_of
+from penstock.log.operations.operation import Operation
+from penstock.log.operations.plan import Plan as OperationPlan
 from penstock.log.reader_claims import CLAIMED_BY
 from penstock.web.actions import Action, Ask, Done, Field, Plan
 from penstock.web.numbers import of_group
@@ -108,18 +110,32 @@ def _target(ask: Ask) -> str | int | datetime:
         raise InvalidInput('Where to: "beginning", an offset, or a time such as 2026-07-01T12:00Z.') from error
 
 
+def _operation(ask: Ask) -> Operation:
+    to, state = _target(ask), ask.text("state")
+    return ask.view.log.operation("rewind", ask.stream, ask.group, to=to, state=state, reason=ask.reason, by=ask.by)
+
+
 def _plan_rewind(ask: Ask) -> Plan:
-    to = _target(ask)
-    found = ask.view.log.rewind(ask.stream, ask.group, to=to, state=ask.text("state"), dry_run=True, by=ask.by)
+    found = _operation(ask).plan()
     state = "is forgotten" if ask.text("state") == "reset" else "is kept"
     lines = ("Open leases end; what they hold is done again.", f"State by key {state}. Other groups are not affected.")
     sentence = f"{found.count:,} deliveries above {ask.text('to')} are done again."
-    return Plan(sentence, found.count, ask.view.log.clock(), lines, warn=True)
+    proof = f"{found.count}@{found.cutoff}@{found.target}@{found.planned_at.isoformat()}"
+    return Plan(sentence, found.count, found.planned_at, lines, warn=True, proof=proof)
 
 
 def _rewind(ask: Ask) -> Done:
-    done = ask.view.log.rewind(ask.stream, ask.group, to=_target(ask), state=ask.text("state"), by=ask.by)
-    return Done(done.count)
+    """Start the operation that was shown."""
+    try:
+        count, cutoff, target, at = ask.text("proof").split("@")
+        shown = OperationPlan(int(cutoff), int(count), datetime.fromisoformat(at), target=int(target))
+    except ValueError as error:
+        raise InvalidInput("Look at the plan first: a start names what was shown.") from error
+    try:
+        number = _operation(ask).start(shown).id
+    except PlanOutdated as error:
+        raise InvalidInput(f"{error.message} Here is the plan as it is now: look at it, and start again.") from error
+    return Done(shown.count, ("/ops", str(number)))
 
 
 def _plan_skip(ask: Ask) -> Plan:
@@ -154,7 +170,7 @@ ACTIONS = (
         "rewind",
         "Rewind a group",
         "Rewind",
-        "{n} deliveries are done again.",
+        "{n} deliveries are done again: the operation is stored, and runs.",
         _plan_rewind,
         _rewind,
         danger=True,

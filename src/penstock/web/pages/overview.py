@@ -9,7 +9,7 @@ from typing import Final
 from penstock.core.access import READ
 from penstock.core.job import name_of
 from penstock.errors import UnknownGroup
-from penstock.log.problems import Problem
+from penstock.log.problems import ROWS_MOST, Problem
 from penstock.log.stats import GroupStats
 from penstock.web.actions import Action, Ask, Done, Plan
 from penstock.web.page import Model, Page, Panel, by_id
@@ -72,6 +72,7 @@ def _total(lines: list[Line]) -> dict[str, float]:
         "claimed": sum(one.stats.claimed for one in lines),
         "retrying": sum(one.retrying for one in lines),
         "dead": sum(one.stats.dead for one in lines),
+        "capped": any(one.stats.dead >= ROWS_MOST for one in lines),
     }
 
 

@@ -34,7 +34,7 @@ def build(view: View) -> Model:
         Line(one, found.retrying.get((one.stream, one.group), 0), sparks.get((one.stream, one.group), ()))
         for one in found.stats.groups
     ]
-    where = page_of(stream, before or NEWEST, events.horizon, kind, _EVENTS)
+    where = page_of(stream, before or NEWEST, events.horizon, kind, _EVENTS, events.low)
     lowest = events.events[-1].offset - 1 if events.events else 0
     curl = view.curl(f"/v1/streams/{stream}/events", cursor=lowest, limit=_EVENTS)
     return {

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from datetime import datetime
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from penstock.core.access import ADMIN, READ, texts_of
-from penstock.core.finding import Level
+from penstock.core.finding import Finding, Level
 from penstock.log.audit_pages import page_of
+from penstock.log.log import Log
 from penstock.web.actions import Action, Ask, Done, Plan
 from penstock.web.page import Model, Page, Panel, by_id
 from penstock.web.view import View
 
 _ENTRIES: Final = 30
+_DOCTOR_SECONDS: Final = 30.0
 
 
 def build(view: View) -> Model:
@@ -19,13 +25,14 @@ def build(view: View) -> Model:
     log, whole = view.log, view.may(READ)
     before = view.whole("before") or None
     entries = log.audit(before=before, limit=_ENTRIES)
-    findings = log.examine() if whole else []
+    findings, examined = _FINDINGS.of(log, again=bool(view.text("again"))) if whole else ([], None)
     tokens = log.tokens() if view.administers else []
     order = {Level.PROBLEM: 0, Level.NOTE: 1, Level.OK: 2}
     return {
         "title": "System",
         "whole": whole,
         "findings": sorted(findings, key=lambda one: order[one.level]),
+        "examined": examined,
         "wrong": sum(one.level is not Level.OK for one in findings),
         "horizon": log.horizon() if whole else None,
         "sizes": log.sizes() if whole else [],
@@ -49,6 +56,25 @@ def build(view: View) -> Model:
             Panel("tokens", "Tokens", view.sql("panel.tokens"), view.curl("/v1/tokens")),
         ),
     }
+
+
+class _Findings:
+    """What the doctor found last: it looks at more than a page may, and so at most twice a minute."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: WeakKeyDictionary[Log, tuple[float, datetime, list[Finding]]] = WeakKeyDictionary()
+
+    def of(self, log: Log, *, again: bool) -> tuple[list[Finding], datetime]:
+        with self._lock:
+            made, at, found = self._known.get(log, (0.0, None, []))
+            if at is None or again or time.monotonic() > made + _DOCTOR_SECONDS:
+                found, at = log.examine(), log.clock()
+                self._known[log] = (time.monotonic(), at, found)
+            return found, at
+
+
+_FINDINGS = _Findings()
 
 
 def _plan_repair(ask: Ask) -> Plan:

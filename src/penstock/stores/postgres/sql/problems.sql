@@ -33,17 +33,16 @@ select g.stream, g.group_name,
 -- name: problems.rows
 -- Exception rows by state, split at the cursor of their lane, each kind counted up to a limit: those above the lowest
 -- cursor of a group, and below it what waits, is dead, and is in work.
-with low as materialized (
-  select group_id, min(cursor) as cursor from penstock.lane
+with lanes as materialized (
+  select group_id, lane, lanes, cursor from penstock.lane
    where {{of_group()}}
-   group by group_id
-)
+), low as materialized (select group_id, min(cursor) as cursor from lanes group by group_id)
 select l.group_id, x.state, x.ahead, x.hidden, x.rows, x.first from low l cross join lateral (
   select d.state, d."offset" > c.cursor as ahead, not ({{shown(d.)}}) as hidden, count(*) as rows,
          min(d."offset") as first
     from (select state, reason, bucket, "offset" from penstock.deliveries
            where group_id = l.group_id and "offset" > l.cursor order by "offset" limit %(most)s) d
-    join penstock.lane c on c.group_id = l.group_id and c.lane = d.bucket * c.lanes / 256
+    join lanes c on c.group_id = l.group_id and c.lane = d.bucket * c.lanes / 256
    group by 1, 2, 3
   union all
   select 'PENDING', false, false, count(*), min("offset")

@@ -6,7 +6,8 @@ select stream, "offset", event_id, event_type, ordering_key, created_at from pen
 -- name: search.keys
 -- Among the newest events of a stream those of a key.
 select e.stream, e."offset", e.event_id, e.event_type, e.ordering_key, e.created_at
-  from (select * from penstock.events where stream = %(stream)s order by "offset" desc limit %(look)s) e
+  from (select * from penstock.events where stream = %(stream)s and "offset" > %(low)s
+         order by "offset" desc limit %(look)s) e
  where e.ordering_key = %(key)s or e.partition_key = %(key)s order by e."offset" desc limit %(limit)s;
 
 -- name: search.errors

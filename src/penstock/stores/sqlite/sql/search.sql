@@ -8,7 +8,7 @@ select stream, "offset", event_id, event_type, ordering_key, created_at from pen
 -- Among the newest events of a stream those of a key.
 select e.stream, e."offset", e.event_id, e.event_type, e.ordering_key, e.created_at
   from (select * from penstock_events indexed by penstock_events_stream
-         where stream = :stream order by "offset" desc limit :look) e
+         where stream = :stream and "offset" > :low order by "offset" desc limit :look) e
  where e.ordering_key = :key or e.partition_key = :key order by e."offset" desc limit :limit;
 
 -- name: search.errors

@@ -51,7 +51,7 @@ def test_kinds_are_found_from_one_to_the_next(postgres_log: penstock.Log, many: 
         )
         assert read <= 3 * KINDS, "one entry for each kind, not one for each dead letter"
         assert ("Seq Scan", "deliveries") not in scans(kinds)
-        asked = {"group_id": group, "kind": "1-3", "now": "2040-01-01", "most": 1_000}
+        asked = {"group_id": group, "kind": "1-3", "hours": ["2040-01-01"], "most": 1_000}
         counts = explained(postgres_log, many, "fingerprints.counts", **asked)
         assert scans(counts) == {("Index Only Scan", "deliveries")}
         found = postgres_log.fingerprints("orders", "g")

@@ -6,7 +6,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from penstock.core import limits
@@ -20,6 +20,7 @@ from penstock.stores.base import Row, Store, Transaction
 
 _HOURS = 24
 _SAMPLES = 3
+_SHORTEST = timedelta(microseconds=1)
 _FRAME = re.compile(r'^  File "(?:.*[/\\])?([^"/\\]+)", line \d+, in (\S+)', re.MULTILINE)
 
 
@@ -94,7 +95,8 @@ def _stats(
     params: dict[str, Any] = {"group_id": group.group_id, "kind": kind, **which.params()}
     filtered = which != Selection()
     block = "fingerprints.matching" if filtered else "fingerprints.counts"
-    counted = tx.rows(block, now=now, most=limits.KINDS_COUNT + 1, **params)
+    hours = [now - timedelta(hours=ago) + _SHORTEST for ago in range(_HOURS, 0, -1)]
+    counted = tx.rows(block, now=now, hours=hours, most=limits.KINDS_COUNT + 1, **params)
     count = sum(int(row.deliveries) for row in counted)
     if not count:
         return None
@@ -112,7 +114,7 @@ def _stats(
         min(count, limits.KINDS_COUNT),
         count > limits.KINDS_COUNT,
         first.first_at,
-        max(row.last_at for row in counted),
+        first.dead_at,
         _trend(counted),
         None if said is None else said.note or None,
         None if said is None else said.owner or None,
@@ -125,8 +127,8 @@ def _trend(counted: Sequence[Row]) -> tuple[int, ...]:
     """Return how many died in each of the last hours, the last one last."""
     hours = [0] * _HOURS
     for row in counted:
-        if int(row.hours) < _HOURS:
-            hours[_HOURS - 1 - max(0, int(row.hours))] += int(row.deliveries)
+        if row.hour:
+            hours[min(_HOURS, int(row.hour)) - 1] += int(row.deliveries)
     return tuple(hours)
 
 

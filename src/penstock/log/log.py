@@ -94,8 +94,9 @@ from penstock.log.jobs.submit import Submitted
 from penstock.log.lease import Lease
 from penstock.log.life import Life
 from penstock.log.newest_events import EventPage
-from penstock.log.operations import orders, record
+from penstock.log.operations import orders, record, start
 from penstock.log.operations.operation import Operation
+from penstock.log.operations.plan import Plan
 from penstock.log.operations.record import OperationInfo, Returned
 from penstock.log.operations.run import Runner
 from penstock.log.problems import Problem, Survey
@@ -581,6 +582,26 @@ class Log:
             by=by,
         )
         return Operation(self.store, self._runner, order)
+
+    def plan_operation(self, kind: str, stream: str, group: str, **options: Any) -> Plan:
+        """Return the plan of an operation; options as for `operation`."""
+        return self.operation(kind, stream, group, **options).plan()
+
+    def start_operation(self, kind: str, stream: str, group: str, plan: Plan, **options: Any) -> OperationInfo:
+        """Start what was planned, with the same options; `PlanOutdated` if the plan does not hold any more."""
+        return self.operation(kind, stream, group, **options).start(plan).info
+
+    def pause_operation(self, number: int, *, by: str | None = None) -> OperationInfo:
+        """Let an operation move nothing more until it is resumed."""
+        return start.pause(self.store, number, by)
+
+    def resume_operation(self, number: int, *, by: str | None = None) -> OperationInfo:
+        """Let a paused operation go on."""
+        return start.resume(self.store, number, by)
+
+    def abort_operation(self, number: int, *, by: str | None = None) -> OperationInfo:
+        """End an operation; what it has moved stays moved."""
+        return start.abort(self.store, number, by)
 
     def get_operation(self, number: int) -> Operation:
         """Return a stored operation, to watch it or to change its course."""

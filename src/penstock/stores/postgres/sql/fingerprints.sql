@@ -25,16 +25,26 @@ select * from (
  order by last_at desc;
 
 -- name: fingerprints.counts
--- The newest of a kind, by how many hours ago they died; 24 is any time before.
-select least(24, floor(extract(epoch from %(now)s::timestamptz - n.dead_at) / 3600))::int as hours, count(*) as deliveries, max(n.dead_at) as last_at
-  from (select d.dead_at from penstock.deliveries d
-         where d.group_id = %(group_id)s and d.state = 'DEAD' and {{shown(d.)}} and {{of_this_kind(d.)}}
-         order by d.dead_at desc limit %(most)s) n
- group by 1;
+-- The newest of a kind, by the hour in which they died: 24 is the last one, 0 any time before. (An index is read twice up to
+-- the limit, which is faster than to compute the hour of each.)
+with bound as materialized (
+  select (select d.dead_at from penstock.deliveries d
+           where d.group_id = %(group_id)s and d.state = 'DEAD' and {{shown(d.)}} and {{of_this_kind(d.)}}
+           order by d.dead_at desc offset %(most)s - 1 limit 1) as at
+)
+select h.hour, c.deliveries
+  from bound b
+ cross join generate_series(0, 24) as h(hour)
+ cross join lateral (
+       select count(*) as deliveries from penstock.deliveries d
+        where d.group_id = %(group_id)s and d.state = 'DEAD' and {{shown(d.)}} and {{of_this_kind(d.)}}
+          and d.dead_at >= greatest((%(hours)s::timestamptz[])[h.hour], b.at, '-infinity')
+          and d.dead_at < coalesce((%(hours)s::timestamptz[])[h.hour + 1], 'infinity')) c
+ where c.deliveries > 0;
 
 -- name: fingerprints.matching
 -- Those of them that match a filter.
-select least(24, floor(extract(epoch from %(now)s::timestamptz - n.dead_at) / 3600))::int as hours, count(*) as deliveries, max(n.dead_at) as last_at
+select width_bucket(n.dead_at, %(hours)s::timestamptz[]) as hour, count(*) as deliveries
   from (select d.* from penstock.deliveries d
          where d.group_id = %(group_id)s and d.state = 'DEAD' and {{shown(d.)}} and {{of_this_kind(d.)}}
          order by d.dead_at desc limit %(most)s) n
@@ -43,7 +53,7 @@ select least(24, floor(extract(epoch from %(now)s::timestamptz - n.dead_at) / 36
 
 -- name: fingerprints.samples
 -- The newest of a kind that match a filter, of the newest that are looked at; each with the first death of its kind.
-select n.event_id, n.error_code, n.error_type, n.last_error, (
+select n.event_id, n.error_code, n.error_type, n.last_error, n.dead_at, (
          select d.dead_at from penstock.deliveries d
           where d.group_id = %(group_id)s and d.state = 'DEAD' and {{shown(d.)}} and {{of_this_kind(d.)}}
           order by d.dead_at limit 1) as first_at

@@ -25,8 +25,8 @@ select * from (
  order by last_at desc;
 
 -- name: fingerprints.counts
--- The newest of a kind, by how many hours ago they died; 24 is any time before.
-select min(24, (:now - n.dead_at) / 3600000000) as hours, count(*) as deliveries, max(n.dead_at) as last_at
+-- The newest of a kind, by the hour in which they died: 24 is the last one, 0 any time before.
+select max(0, 24 - (:now - n.dead_at) / 3600000000) as hour, count(*) as deliveries
   from (select d.dead_at from penstock_deliveries d
          where d.group_id = :group_id and d.state = 'DEAD' and {{shown(d.)}} and {{of_this_kind(d.)}}
          order by d.dead_at desc limit :most) n
@@ -34,7 +34,7 @@ select min(24, (:now - n.dead_at) / 3600000000) as hours, count(*) as deliveries
 
 -- name: fingerprints.matching
 -- Those of them that match a filter.
-select min(24, (:now - n.dead_at) / 3600000000) as hours, count(*) as deliveries, max(n.dead_at) as last_at
+select max(0, 24 - (:now - n.dead_at) / 3600000000) as hour, count(*) as deliveries
   from (select d.* from penstock_deliveries d
          where d.group_id = :group_id and d.state = 'DEAD' and {{shown(d.)}} and {{of_this_kind(d.)}}
          order by d.dead_at desc limit :most) n
@@ -43,7 +43,7 @@ select min(24, (:now - n.dead_at) / 3600000000) as hours, count(*) as deliveries
 
 -- name: fingerprints.samples
 -- The newest of a kind that match a filter, of the newest that are looked at; each with the first death of its kind.
-select n.event_id, n.error_code, n.error_type, n.last_error, (
+select n.event_id, n.error_code, n.error_type, n.last_error, n.dead_at, (
          select d.dead_at from penstock_deliveries d
           where d.group_id = :group_id and d.state = 'DEAD' and {{shown(d.)}} and {{of_this_kind(d.)}}
           order by d.dead_at limit 1) as first_at

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import uuid
 from datetime import UTC, datetime, timedelta
 
+import orjson
 import pytest
 
 import penstock
@@ -154,3 +156,15 @@ def test_an_export_has_payload_and_error(log: penstock.Log) -> None:
     ]
     assert found[0]["event_id"] == str(ids[0]) and found[0]["last_error"] == "KeyError: 1"
     assert [one["offset"] for one in log.export("orders", "g", error="ValueError")] == [2]
+
+
+def test_an_export_can_be_written_whatever_is_in_it(log: penstock.Log) -> None:
+    odd = [b'"\\ud800"', b'{"\\udfff": 1}', b"1e99999999999999999999", b"1" * 30, b"[" * 600 + b"]" * 600, b"null"]
+    log.create_group("orders", "g", retry=RETRY)
+    for one in odd:
+        log.append("orders", one, type="t", content_type="application/json")
+    lease = log.claim("orders", "g", claimed_by="w")
+    assert lease is not None
+    lease.settle(dead={one.event_id: "no" for one in lease.events})
+    found = [orjson.loads(orjson.dumps(one, default=str))["payload"]["base64"] for one in log.export("orders", "g")]
+    assert [base64.b64decode(one) for one in found] == odd

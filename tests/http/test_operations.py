@@ -83,3 +83,16 @@ def test_clients_plan_purge_note_and_mend(service: Service) -> None:
     limited = service.http(service.token("operate"))
     sent = {"event_id": str(ids[3]), "payload": 1}
     assert is_problem(limited.post("/v1/streams/orders/groups/g/mend", json=sent), 403, "forbidden")
+
+
+@pytest.mark.shows("X09")
+def test_operations_of_other_streams_do_not_exist(service: Service) -> None:
+    """Their numbers can be guessed, so an answer says neither where they are nor that there are any."""
+    bury(service.log)
+    number = service.log.operation("purge", "orders", "g", all=True).start().id
+    http = service.http(service.token("operate:elsewhere", "read:elsewhere"))
+    for answer in (http.get(f"/v1/operations/{number}"), http.post(f"/v1/operations/{number}/abort")):
+        assert is_problem(answer, 404, "unknown_operation") and "orders" not in answer.text
+    assert is_problem(http.get("/v1/operations?stream=orders&limit=1"), 403, "forbidden")
+    reader = service.http(service.token("operate:elsewhere", "read"))
+    assert is_problem(reader.post(f"/v1/operations/{number}/abort"), 403, "forbidden")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -113,6 +114,25 @@ def test_an_interrupted_erasure_is_completed(
         log.erase(one.event_id, reason="gdpr")
     assert log.event("orders", one.event_id).erased and left_in(tmp_path)
     assert log.erase(one.event_id, reason="gdpr").already and left_in(tmp_path) == []
+
+
+@pytest.mark.shows("O05")
+def test_copies_that_a_killed_erasure_left_keep_no_payload(
+    log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are of a file with other events, too: when one of those is erased, no copy may keep its payload."""
+    first = log.append("orders", {"n": 1}, type="t")
+    second = log.append("orders", {"iban": SECRET}, type="t")
+    archive(log, "orders", tmp_path)
+    with monkeypatch.context() as dead, pytest.raises(KeyboardInterrupt):
+        dead.setattr(erasing, "_drop", lambda written: None)  # nobody is left to do it
+        dead.setattr(erasing, "_swap", Mock(side_effect=KeyboardInterrupt))
+        log.erase(first.event_id, reason="gdpr")
+    assert len(left_in(tmp_path)) == 2
+    log.erase(second.event_id, reason="gdpr")
+    assert left_in(tmp_path) == []
+    log.erase(first.event_id, reason="gdpr")
+    assert len([*tmp_path.rglob("*.parquet")]) == 1
 
 
 @pytest.mark.shows("O05")

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from penstock.core.access import OPERATE, READ, Access
 from penstock.core.event import check_name
-from penstock.errors import MissingField
+from penstock.errors import MissingField, UnknownOperation
 from penstock.http.answers import Answer
 from penstock.http.bodies import Body, Flag, Moment, Number, StrictRoute, Whole
 from penstock.http.given import CanOperate, CanRead, Limit, TheLog, position_of, require
@@ -163,14 +163,20 @@ def operations(
     limit: Limit = 50,
 ) -> Answer:
     """List operations, the newest first, of the streams that the token may read."""
+    if stream is not None:
+        require(access, READ, stream)
     found = log.operations(state=state, stream=stream, group=group, before=cursor, limit=limit)
     seen = [asdict(one) for one in found if access.may(READ, one.stream)]
     return Answer({"operations": seen, "next_cursor": str(found[-1].id) if len(found) == limit else None})
 
 
 def _one(log: Log, access: Access, scope: str, number: int) -> Operation:
+    """Return an operation. To whoever may not read its stream it does not exist: numbers can be guessed."""
     found = log.get_operation(number)
-    require(access, scope, found.info.stream)
+    stream = found.info.stream
+    if not access.may(scope, stream) and not access.may(READ, stream):
+        raise UnknownOperation(f"There is no operation {number}.")
+    require(access, scope, stream)
     return found
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Final
 
+import orjson
+
 from penstock.core.delivery import State
 from penstock.log import deliveries
 from penstock.log.deliveries import DeliveryRecord
@@ -37,9 +39,9 @@ def document(one: DeliveryRecord) -> dict[str, Any]:
 
 
 def payload_of(payload: bytes) -> Any:
-    """Return JSON as it is, and everything else, or what would lose a digit, as `{"base64": …}`."""
+    """Return JSON as it is, and everything else, or what not everybody can write or read, as `{"base64": …}`."""
     value = decoded(payload)
-    if value is None or (isinstance(value, dict) and value.keys() == {"base64"}):
+    if value is None or (isinstance(value, dict) and value.keys() == {"base64"}) or not _is_portable(value):
         return {"base64": base64.b64encode(payload).decode()}
     return value
 
@@ -48,8 +50,17 @@ def decoded(payload: bytes) -> Any:
     """Return JSON in which every number is exact; None if it is none."""
     try:
         return json.loads(payload, parse_float=_exact, parse_constant=_exact)
-    except (ValueError, RecursionError):
+    except (ValueError, ArithmeticError, RecursionError):
         return None
+
+
+def _is_portable(value: Any) -> bool:
+    """Return whether it has no half of a surrogate pair, no integer beyond 64 bits and no absurd depth."""
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return False
+    return True
 
 
 def _exact(text: str) -> float:

@@ -225,7 +225,8 @@ class _Site:
         if not again:
             return self._made(page, view, "frame.html")
         asked_for = tuple(sorted(view.request.query_params.multi_items()))
-        key = (view.request.url.path, asked_for, view.access.grants)
+        where = (view.root, view.request.url.path, view.api)  # of which links and commands are made
+        key = (where, asked_for, view.access.grants)
         return self._snapshots.get(key, lambda: self._made(page, view, "bare.html"))
 
     def _made(self, page: Page, view: View, layout: str) -> str:

@@ -129,11 +129,17 @@ def _indented(text: str) -> str:
 def _written(value: Any, depth: int) -> str:
     inner, outer = "  " * (depth + 1), "  " * depth
     if isinstance(value, dict) and value:
-        lines = (f"{inner}{json.dumps(k, ensure_ascii=False)}: {_written(v, depth + 1)}" for k, v in value.items())
+        lines = (f"{inner}{_quoted(k)}: {_written(v, depth + 1)}" for k, v in value.items())
         return "{\n" + ",\n".join(lines) + f"\n{outer}}}"
     if isinstance(value, list) and value:
         return "[\n" + ",\n".join(f"{inner}{_written(one, depth + 1)}" for one in value) + f"\n{outer}]"
-    return repr(value) if isinstance(value, _Digits) else json.dumps(value, ensure_ascii=False)
+    return repr(value) if isinstance(value, _Digits) else _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    """Write a text, true, false or null; half of a surrogate pair stays escaped, for no page can hold it."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text) else json.dumps(value)
 
 
 def preview(body: bytes, size: int, most: int = 90) -> str:

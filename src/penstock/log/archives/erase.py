@@ -93,7 +93,16 @@ def sweep(store: Store) -> None:
         folder, _, name = row.path.rpartition("/")
         place.drop(row.path)
         place.drop(f"{folder}/.{name}.crc")
+        _drop_copies(store, place, row)
         transact(store, partial(_swept, row=row))
+
+
+def _drop_copies(store: Store, place: Place, row: Row) -> None:
+    """Drop other copies of a file that was replaced: whoever was killed before they took its place left them."""
+    kept = {one.path for one in look(store, lambda tx: tx.rows("archive.files_of", archive_id=row.archive_id))}
+    for path in place.listed(row.path.rpartition("/")[0]):
+        if path.startswith(files.copies_of(row.path)) and path not in kept:
+            place.drop(path)
 
 
 def _swept(tx: Transaction, row: Row) -> None:

@@ -156,8 +156,7 @@ def copy_erased(
     import pyarrow as pa
     from pyarrow import parquet
 
-    stem, _, _ = one.file.path.removesuffix(".parquet").partition("~")
-    path = f"{stem}~{uuid.uuid4().hex[:8]}.parquet"
+    path = f"{copies_of(one.file.path)}{uuid.uuid4().hex[:8]}.parquet"
     with _opened(one, place) as source, place.files.open_output_stream(place.path(path)) as target:
         file = parquet.ParquetFile(source)
         compression = file.metadata.row_group(0).column(0).compression.lower()
@@ -178,6 +177,12 @@ def copy_erased(
     if place.on_disk:
         to_disk(place.path(path))
     return path
+
+
+def copies_of(path: str) -> str:
+    """Return how the paths of a file's copies begin."""
+    stem, _, _ = path.removesuffix(".parquet").partition("~")
+    return f"{stem}~{hashlib.sha256(path.encode()).hexdigest()[:8]}-"
 
 
 @contextmanager

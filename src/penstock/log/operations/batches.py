@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
     moved: int
     upto: int  # nothing is left up to here
-    last: bool  # nothing is left at all
+    last: bool  # nothing is left at all, or, of canaries, no more can run
     offsets: Sequence[int] = ()
 
 
@@ -38,9 +38,8 @@ def selection_of(row: OperationRow) -> Selection:
     return Selection.of_detail(orjson.loads(row.filter))
 
 
-def canaries(tx: Transaction, row: OperationRow, group: Group, now: datetime) -> Batch:
+def canaries(tx: Transaction, row: OperationRow, group: Group, most: int, now: datetime) -> Batch:
     """Move the first few that can run. What they leave behind is moved with the rest."""
-    most = row.canary or 0
     if row.kind == Kind.REPLAY:
         return batch(tx, row, group, row.moved_upto, most, now)
     which = selection_of(row)
@@ -51,7 +50,7 @@ def canaries(tx: Transaction, row: OperationRow, group: Group, now: datetime) ->
         offsets = redrive.find(tx, group, which, row.cutoff_at, 0, most)
     cancel.answer(tx, group)
     moved = redrive.move(tx, group, offsets, row.by, now, row.id)
-    return Batch(moved, row.moved_upto, False, offsets)
+    return Batch(moved, row.moved_upto, True, offsets)
 
 
 def batch(tx: Transaction, row: OperationRow, group: Group, after: int, most: int, now: datetime) -> Batch:

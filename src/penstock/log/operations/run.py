@@ -7,6 +7,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from penstock.core import limits
@@ -16,6 +17,7 @@ from penstock.log.transact import look, transact
 from penstock.stores.base import Store, Transaction
 
 _LOOK_SECONDS = 0.2  # between two looks of somebody who waits for an operation
+_SAID = 200  # characters of an error
 
 
 class Runner:
@@ -42,11 +44,25 @@ class Runner:
             return None
         stepped = Stepped.MORE
         while stepped is Stepped.MORE:
-            stepped = transact(self._store, lambda tx: step(tx, number, token))
+            try:
+                stepped = transact(self._store, lambda tx: step(tx, number, token))
+            except Exception as error:
+                self._put_off(number, token, f"The last step failed: {str(error)[:_SAID]}")
+                raise
             if stepped is Stepped.MORE and time.monotonic() >= until:
                 transact(self._store, lambda tx: tx.run("operation.leave", id=number, token=token))
                 break
         return stepped
+
+    def _put_off(self, number: int, token: int, why: str) -> None:
+        """Let the others come first, so that one that cannot be done does not hold them all up."""
+
+        def work(tx: Transaction) -> None:
+            later = tx.now() + timedelta(seconds=limits.OPERATION_LOOK_SECONDS)
+            tx.run("operation.put_off", id=number, token=token, note=why, next_at=later)
+
+        with suppress(Exception):  # what went wrong first is said
+            transact(self._store, work)
 
     def follow(self, number: int, seen: Callable[[OperationInfo], None], timeout: float | None) -> OperationInfo:
         """Run an operation here until it has ended, or watch whoever runs it; says how far it is now and then."""

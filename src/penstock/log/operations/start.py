@@ -24,8 +24,8 @@ def start(store: Store, order: Order, plan: Plan) -> int:
     def work(tx: Transaction) -> int:
         group = groups.locked(tx, order.stream, order.group)
         check_plan(tx, group, order, plan)
-        _check_first(tx, group, order, plan)
         wanted = replace(order, to=aimed(tx, group, order)) if order.kind is Kind.REWIND else order
+        _check_first(tx, group, wanted, plan)
         by_time = wanted.kind in (Kind.REDRIVE, Kind.PURGE)
         row = tx.one(
             "operation.add",
@@ -55,12 +55,10 @@ def start(store: Store, order: Order, plan: Plan) -> int:
 
 def _check_first(tx: Transaction, group: Group, order: Order, plan: Plan) -> None:
     """`PlanOutdated` if another operation does the same: of two people who start what both have seen, one wins."""
-    if order.kind not in (Kind.REDRIVE, Kind.PURGE):
-        return
-    which = {"kind": order.kind, "filter": orjson.dumps(order.detail()).decode(), "cutoff_at": plan.cutoff}
+    which = {"kind": order.kind, "filter": orjson.dumps(order.detail()).decode(), "planned_at": plan.planned_at}
     twin = tx.one("operation.twin", group_id=group.group_id, **which)
     if twin is not None:
-        what = "does the same, and has not ended" if twin.runs else "was started with this plan"
+        what = "does the same, and has not ended" if twin.runs else "was started after this plan was made"
         raise PlanOutdated(f"Operation {twin.id} {what}; nothing was started.")
 
 

@@ -108,11 +108,15 @@ class _Step:
     # --- canaries --------------------------------------------------------------------------------------------------
 
     def _move_canaries(self) -> Stepped:
-        done = batches.canaries(self.tx, self.row, self.group, self.now)
-        self.draft.canaries, self.draft.moved_upto = list(done.offsets), done.upto
+        wanted = (self.row.canary or 0) - len(self.draft.canaries)
+        done = batches.canaries(self.tx, self.row, self.group, wanted, self.now)
+        self.draft.canaries += done.offsets
+        self.draft.moved_upto = done.upto
         self.draft.moved += done.moved
+        if not done.last and len(done.offsets) < wanted:
+            return Stepped.MORE  # a replay looks at a part of the log at a time
         self.draft.phase = Phase.WAITING
-        return self._wait(f"{len(done.offsets)} canaries were moved.") if done.offsets else Stepped.MORE
+        return self._wait(f"{len(self.draft.canaries)} canaries were moved.") if self.draft.canaries else Stepped.MORE
 
     def _canaries_are_out(self) -> bool:
         """Whether canaries are on their way. One that waits behind a key that has halted since is not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -89,7 +90,8 @@ def export(view: View) -> File:
     view.require(PAYLOAD, stream)
     if not any(one.group_name == group for one in view.log.groups(stream)):
         raise UnknownGroup(f"There is no group {group!r} on the stream {stream!r}.")
-    kinds: list[str | None] = [one for one in view.request.query_params.getlist("fingerprints") if one] or [None]
+    named = (one.replace("\x00", "") for one in view.request.query_params.getlist("fingerprints"))
+    kinds: list[str | None] = [one for one in named if one] or [None]
     which = filters(view)
 
     def lines() -> Iterator[bytes]:
@@ -97,7 +99,9 @@ def export(view: View) -> File:
             for one in view.log.export(stream, group, fingerprint=kind, **which):
                 yield json.dumps(one, default=_written, ensure_ascii=False).encode() + b"\n"
 
-    return File(f"dead-{stream}-{group}.jsonl".replace(":", "-"), "application/x-ndjson", lines())
+    found = lines()
+    first = next(found, b"")  # what is wrong with the filters is said before the file begins
+    return File(f"dead-{stream}-{group}.jsonl".replace(":", "-"), "application/x-ndjson", chain((first,), found))
 
 
 def _written(value: Any) -> str:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, Final
 
 from penstock.core.delivery import State
-from penstock.core.job import GROUP, JobName, name_of
-from penstock.log.jobs.newest import JobPage
+from penstock.core.job import GROUP, Job, JobName, name_of
 from penstock.log.jobs.schedules import Schedule
 from penstock.log.stats import GroupStats, Stats
 from penstock.web.page import Model, Page, Panel, by_id
@@ -83,6 +82,7 @@ def build(view: View) -> Model:
     page = view.log.job_page(
         queue=chosen["queue"], type=chosen["type"], state=chosen["state"], cursor=cursor, limit=_LIMIT
     )
+    found = [one for one in page.jobs if view.reads(one.stream)]
     schedules = [one for one in view.log.schedules() if view.reads(stream_of(one))]
     everywhere = view.may("read")
     return {
@@ -93,13 +93,13 @@ def build(view: View) -> Model:
         "filtered": any(chosen.values()) or cursor is not None,
         "states": [*State],
         "page_of_jobs": page,
-        "found": [one for one in page.jobs if view.reads(one.stream)],
+        "found": found,
         "schedules": [(one, stream_of(one), one.next_runs(_RUNS)) for one in schedules],
         "workers": [one for one in view.log.runs()[:_WORKERS] if _runs_jobs(one.groups)] if everywhere else [],
         "others": [one for one in view.log.runs()[:_WORKERS] if not _runs_jobs(one.groups)] if everywhere else [],
         "sees_workers": everywhere,
         "read_at": datetime.now(UTC),
-        "panels": _panels(view, chosen, page),
+        "panels": _panels(view, chosen, page.ascending, found),
     }
 
 
@@ -123,9 +123,9 @@ def _queues(lines: list[TypeLine]) -> list[Mapping[str, Any]]:
     return [{"queue": queue, **found[queue]} for queue in sorted(found)]
 
 
-def _panels(view: View, chosen: Mapping[str, str | None], page: JobPage) -> SimpleNamespace:
-    offsets = [one.offset for one in page.jobs]
-    order = "in the order of their submission" if page.ascending else "newest first"
+def _panels(view: View, chosen: Mapping[str, str | None], ascending: bool, jobs: Sequence[Job]) -> SimpleNamespace:
+    offsets = [one.offset for one in jobs]
+    order = "in the order of their submission" if ascending else "newest first"
     return by_id(
         Panel("types", "Types", view.sql("jobs.panel_types"), view.curl("/v1/stats")),
         Panel("jobs", "Jobs", view.sql("jobs.show", offsets=offsets), view.curl("/v1/jobs", **chosen), about=order),

@@ -9,10 +9,10 @@ returning id;
 select * from penstock.operations where id = %(id)s;
 
 -- name: operation.twin
--- Among the newest, an operation that does the same: one that has not ended, or was started with the same plan.
+-- Among the newest, an operation that does the same: one that has not ended, or was started after a plan was made.
 select o.id, o.ended_at is null as runs from (select * from penstock.operations order by id desc limit 1000) o
  where o.group_id = %(group_id)s and o.kind = %(kind)s and o.filter = %(filter)s
-   and (o.ended_at is null or o.cutoff_at = %(cutoff_at)s::timestamptz)
+   and (o.ended_at is null or o.created_at >= %(planned_at)s::timestamptz)
  order by o.id desc limit 1;
 
 -- name: operation.back
@@ -51,6 +51,10 @@ update penstock.operations
 
 -- name: operation.leave
 update penstock.operations set expires_at = null where id = %(id)s and token = %(token)s;
+
+-- name: operation.put_off
+-- A step went wrong: others come first.
+update penstock.operations set note = %(note)s, next_at = %(next_at)s, expires_at = null where id = %(id)s and token = %(token)s;
 
 -- name: operation.canaries
 -- How many of the canaries are still on their way, and how many of those wait behind a key that has halted.

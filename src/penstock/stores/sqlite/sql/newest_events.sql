@@ -1,7 +1,8 @@
 -- name: newest.events
 -- Events of a stream, the newest first, with the beginning of their payloads; of all types, or of one.
+-- (The beginning of an empty payload would be null.)
 select e."offset", e.event_id, e.event_type, e.ordering_key, e.content_type, e.created_at, e.available_at,
-       length(e.payload) as size, substr(e.payload, 1, :shown) as payload
+       length(e.payload) as size, coalesce(substr(e.payload, 1, :shown), x'') as payload
   from (select * from penstock_events indexed by penstock_events_stream
          where stream = :stream and "offset" > :low and "offset" < :before and "offset" <= :upto
          order by "offset" desc limit :look) e

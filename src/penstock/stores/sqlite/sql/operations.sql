@@ -9,10 +9,10 @@ returning id;
 select * from penstock_operations where id = :id;
 
 -- name: operation.twin
--- Among the newest, an operation that does the same: one that has not ended, or was started with the same plan.
+-- Among the newest, an operation that does the same: one that has not ended, or was started after a plan was made.
 select o.id, o.ended_at is null as runs from (select * from penstock_operations order by id desc limit 1000) o
  where o.group_id = :group_id and o.kind = :kind and o.filter = :filter
-   and (o.ended_at is null or o.cutoff_at = :cutoff_at)
+   and (o.ended_at is null or o.created_at >= :planned_at)
  order by o.id desc limit 1;
 
 -- name: operation.back
@@ -51,6 +51,10 @@ update penstock_operations
 
 -- name: operation.leave
 update penstock_operations set expires_at = null where id = :id and token = :token;
+
+-- name: operation.put_off
+-- A step went wrong: others come first.
+update penstock_operations set note = :note, next_at = :next_at, expires_at = null where id = :id and token = :token;
 
 -- name: operation.canaries
 -- How many of the canaries are still on their way, and how many of those wait behind a key that has halted.

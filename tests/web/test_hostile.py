@@ -1,0 +1,54 @@
+"""Pages for people with bad intentions: what others see, what errors say, where forms lead."""
+
+from __future__ import annotations
+
+import base64
+
+import penstock
+from penstock.http.auth import NoAuth
+from tests.support.furnished import STREAM, furnish
+from tests.support.http_service import Service, serving
+from tests.support.web_pages import shown
+
+LIVE = {"HX-Request": "true", "HX-Trigger": "live"}
+
+
+def test_nobody_puts_another_address_into_the_commands_that_others_copy(lite: penstock.Log) -> None:
+    """The live part of a page is kept for all who have the same rights; its curl carries their token."""
+    furnish(lite)
+    with serving(lite) as service:
+        one, other = service.http(service.token("read")), service.http(service.token("read"))
+        assert "evil.example" in one.get(f"/s/{STREAM}", headers={"Host": "evil.example", **LIVE}).text
+        assert "evil.example" not in other.get(f"/s/{STREAM}", headers=LIVE).text
+
+
+def test_the_query_of_a_panel_names_no_job_of_another_type(lite: penstock.Log) -> None:
+    lite.submit("secret", {})
+    lite.submit("mine", {})
+    with serving(lite) as service:
+        page = service.http(service.token("read:jobs:default:0:mine")).get("/jobs").text
+        assert "json_each('[2]')" in shown(page, "sql")["jobs"] and "secret" not in page
+
+
+def test_odd_payloads_are_shown(log: penstock.Log) -> None:
+    odd = [b'{"\\udfff": ["\\ud800", "\\u00e9"]}', b"", b"1e400", b"[" * 900 + b"]" * 900, b"\xff"]
+    log.create_group("s", "g", retry=penstock.Retry(max_attempts=1))
+    log.append_many("s", [{"payload": one, "type": "t", "content_type": "application/json"} for one in odd])
+    lease = log.claim("s", "g", claimed_by="w")
+    assert lease is not None
+    lease.settle(dead={one.event_id: "no" for one in lease.events})
+    with serving(log, NoAuth()) as service:
+        http = service.http()
+        pages = [http.get(f"/e/{one.event_id}") for one in lease.events]
+        assert [one.status_code for one in pages] == [200] * len(odd)
+        assert "&#34;\\udfff&#34;: [" in pages[0].text and "\\ud800" in pages[0].text and "é" in pages[0].text
+        assert http.get("/s/s").status_code == 200
+        lines = http.get("/s/s/g/g/dead/export").text.splitlines()
+        assert len(lines) == len(odd) and base64.b64encode(odd[0]).decode() in lines[0]
+
+
+def test_what_is_wrong_with_an_export_is_said_before_it_begins(lite_site: Service) -> None:
+    lite_site.log.create_group("s", "g")
+    http = lite_site.http()
+    assert http.get("/s/s/g/g/dead/export?since=0001-01-01T00:00%2B23:59").status_code == 422
+    assert http.get("/s/s/g/g/dead/export?fingerprints=%00").status_code == 200

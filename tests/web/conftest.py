@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import penstock
 from penstock.http.auth import NoAuth
-from tests.support.browser import Chromium, Looker
+from tests.support.browser import CHROMIUM, Chromium, Looker
 from tests.support.http_service import Service, serving
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Chromium]:
+    if not Path(CHROMIUM).exists():
+        pytest.skip("Chromium is not installed")
     made = Chromium()
     yield made
     made.close()

@@ -76,6 +76,7 @@ def test_it_is_mounted_under_any_path(lite: penstock.Log, mount: Callable[[Any],
                 links = re.findall(r'(?:href|src|action|hx-get)="([^"]*)"', answer.text)
                 assert links and all(one.startswith((f"{root}/", "#")) for one in links), (path, links)
                 assert all("http://127.0.0.1:8787/v1" in one for one in shown(answer.text, "curl").values())
+            assert httpx.get(url + root, cookies={"user": user}, follow_redirects=True).status_code == 200
             style = re.search(r'rel="stylesheet" href="([^"]+)"', seen.get("/").text)
             assert style is not None and httpx.get(url + style[1]).headers["content-type"].startswith("text/css")
             seen.close()

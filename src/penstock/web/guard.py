@@ -64,6 +64,8 @@ class Guard:
 
         state: dict[str, Any] = scope.setdefault("state", {})
         path = scope["route_path"] = route_path(scope)
+        if path == "/" and not scope["path"].endswith("/"):  # the place itself, without its slash
+            scope["path"] += "/"
         state["access"] = state["refused"] = None
         request = Request(scope)
         kept_for_good = path.startswith(STATIC) and request.url.query.startswith("v=")

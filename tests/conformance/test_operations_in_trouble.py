@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.errors import PlanOutdated
+from penstock.errors import InvalidInput, PlanOutdated, TooLarge
 from penstock.log.operations import batches
+from penstock.log.operations.plan import Plan
 from penstock.testing import VirtualClock
 from tests.support.log_steps import claim_and_settle_all
 from tests.support.raw_sql import raw
@@ -87,3 +88,23 @@ def test_one_that_cannot_be_done_does_not_hold_up_the_others(clocked: penstock.L
     log.run_operations()
     assert (good.refresh().state, bad.refresh().state) == ("done", "running")
     bad.abort()
+
+
+@pytest.mark.shows("O04", "O14")
+def test_plans_and_notes_that_make_no_sense_are_refused(clocked: penstock.Log, clock: VirtualClock) -> None:
+    log, now = clocked, clock.now()
+    log.create_group("orders", "g", retry=RETRY)
+    naive = now.replace(tzinfo=None)
+    plans: list[tuple[str, Any]] = [
+        ("redrive", Plan(now, 0, naive)),
+        ("redrive", Plan(naive, 0, now)),
+        ("replay", Plan(True, 0, now)),
+        ("replay", Plan(-1, 0, now)),
+    ]
+    for kind, plan in plans:
+        with pytest.raises(InvalidInput):
+            log.operation(kind, "orders", "g", all=True).start(plan)
+    with pytest.raises(InvalidInput, match="muted"):
+        log.note_fingerprint("orders", "g", "f", muted="no")  # type: ignore[arg-type]
+    with pytest.raises(TooLarge, match="fingerprint"):
+        log.note_fingerprint("orders", "g", "f" * 10_000, note="n")

@@ -12,6 +12,8 @@ import pytest
 import penstock
 from penstock.core import limits
 from penstock.engine.rounds import rounds
+from penstock.log.retention import apply as applying
+from penstock.stores.base import Transaction
 from penstock.testing import VirtualClock
 from tests.support.log_steps import append_orders, claim_and_settle_all, state_by_event
 from tests.support.logs import MakeLog
@@ -158,6 +160,29 @@ def test_a_round_with_nothing_to_do_looks_up_one_thing(make_log: MakeLog) -> Non
     counter.reset()
     assert not log.apply_retention().more
     assert counter.blocks == ["policy.due"]
+
+
+@pytest.mark.shows("O05")
+def test_a_stream_in_trouble_does_not_keep_the_others(
+    clocked: penstock.Log, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = clocked
+    for stream in ("a", "b"):
+        log.append(stream, {}, type="t")
+        log.set_retention(stream, keep=10)
+        clock.advance(1)
+    clock.advance(100)
+    step = applying._step
+
+    def troubled(tx: Transaction, stream: str) -> applying.Expired:
+        if stream == "a":
+            raise ValueError("locked for long")
+        return step(tx, stream)
+
+    monkeypatch.setattr(applying, "_step", troubled)
+    with pytest.raises(ValueError, match="locked for long"):
+        log.apply_retention()
+    assert (len(log.read("a")), len(log.read("b"))) == (1, 0)
 
 
 @pytest.mark.shows("O05")

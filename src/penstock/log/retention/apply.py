@@ -16,6 +16,7 @@ from typing import Any
 from penstock.core import limits
 from penstock.core.group import Group
 from penstock.core.timeline import SET_BACK
+from penstock.errors import StoreUnavailable
 from penstock.log import groups, positions
 from penstock.log.prune import Batch, thin
 from penstock.log.retention.policies import archived_upto
@@ -52,16 +53,25 @@ def _range(where: dict[str, Any]) -> dict[str, Any]:
 
 
 def apply_retention(store: Store, steps: int = limits.POLICY_STEPS) -> Expired:
-    """Remove some of what policies let go, of all streams in turn."""
+    """Remove some of what policies let go, of all streams in turn; trouble with one does not keep the others."""
     due = deque(row.stream for row in look(store, _due))
     events = 0
+    wrong: Exception | None = None
     while due and steps:
         stream = due.popleft()
         steps -= 1
-        removed = transact(store, partial(_step, stream=stream))
+        try:
+            removed = transact(store, partial(_step, stream=stream))
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            wrong = wrong or error
+            continue
         events += removed.events
         if removed.more:
             due.append(stream)
+    if wrong is not None:
+        raise wrong
     return Expired(events, bool(due))
 
 

@@ -108,3 +108,27 @@ def test_plans_and_notes_that_make_no_sense_are_refused(clocked: penstock.Log, c
         log.note_fingerprint("orders", "g", "f", muted="no")  # type: ignore[arg-type]
     with pytest.raises(TooLarge, match="fingerprint"):
         log.note_fingerprint("orders", "g", "f" * 10_000, note="n")
+
+
+@pytest.mark.shows("O04", "O05")
+def test_a_clock_that_was_set_back_stops_neither_operations_nor_policies(
+    clocked: penstock.Log, clock: VirtualClock
+) -> None:
+    log = clocked
+    log.create_group("orders", "g", retry=RETRY)
+    log.append_many("orders", [{"payload": {}, "type": "a"}] * 6)
+    claim_and_settle_all(log, "orders", "g")
+    clock.advance(86_400)
+    log.set_retention("orders", keep=30 * 86_400)
+    log.apply_retention()
+    operation = log.operation("replay", "orders", "g", all=True, rate_per_second=1).start()
+    log.run_operations()
+    clock.advance(-80_000)
+    for _ in range(10):
+        clock.advance(1)
+        log.run_operations()
+    assert (operation.refresh().moved, operation.info.state) == (6, "done")
+    claim_and_settle_all(log, "orders", "g")
+    with raw(log.store.url) as sql:
+        sql("update penstock.retention set keep = 60")
+    assert log.apply_retention().events == 6

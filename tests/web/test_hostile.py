@@ -52,3 +52,14 @@ def test_what_is_wrong_with_an_export_is_said_before_it_begins(lite_site: Servic
     http = lite_site.http()
     assert http.get("/s/s/g/g/dead/export?since=0001-01-01T00:00%2B23:59").status_code == 422
     assert http.get("/s/s/g/g/dead/export?fingerprints=%00").status_code == 200
+
+
+def test_times_that_utc_does_not_have_are_refused(lite_site: Service) -> None:
+    log = lite_site.log
+    log.create_group("s", "g")
+    event_id = str(log.append("s", 1, type="t").event_id)
+    http = lite_site.http(Origin=lite_site.url)
+    for odd in ("0001-01-01T00:00+23:59", "9999-12-31T23:59-23:59"):
+        form = {"stream": "s", "group": "g", "event_id": event_id, "at": odd, "reason": "r", "dry_run": "1"}
+        assert "When is a time such as" in http.post("/-/act/reschedule-event", data=form).text
+        assert http.get("/s/s", params={"at": odd}).status_code == 422

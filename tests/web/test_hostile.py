@@ -63,3 +63,9 @@ def test_times_that_utc_does_not_have_are_refused(lite_site: Service) -> None:
         form = {"stream": "s", "group": "g", "event_id": event_id, "at": odd, "reason": "r", "dry_run": "1"}
         assert "When is a time such as" in http.post("/-/act/reschedule-event", data=form).text
         assert http.get("/s/s", params={"at": odd}).status_code == 422
+
+
+def test_the_door_answers_those_who_ask_for_its_headers_only(lite: penstock.Log) -> None:
+    with serving(lite) as service:
+        asked = service.http().head("/login")
+        assert asked.status_code == 200 and not asked.content and "set-cookie" not in asked.headers

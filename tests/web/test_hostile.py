@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 
+import pytest
+
 import penstock
 from penstock.http.auth import NoAuth
 from tests.support.furnished import STREAM, furnish
-from tests.support.http_service import Service, serving
+from tests.support.http_service import Service, is_problem, serving
 from tests.support.web_pages import shown
 
 LIVE = {"HX-Request": "true", "HX-Trigger": "live"}
@@ -69,3 +71,13 @@ def test_the_door_answers_those_who_ask_for_its_headers_only(lite: penstock.Log)
     with serving(lite) as service:
         asked = service.http().head("/login")
         assert asked.status_code == 200 and not asked.content and "set-cookie" not in asked.headers
+
+
+@pytest.mark.shows("O12")
+def test_the_api_is_the_same_for_a_browser(lite_site: Service) -> None:
+    http = lite_site.http(Accept="text/html")
+    for path in ("/v1/streams", "/v1/operations", "/healthz", "/readyz", "/openapi.json"):
+        assert http.get(path).headers["content-type"] == "application/json", path
+    assert http.get("/metrics").headers["content-type"].startswith("text/plain")
+    assert is_problem(http.get("/v1/nothing"), 404, "not_found")
+    assert http.get("/nothing").headers["content-type"].startswith("text/html")

@@ -11,6 +11,7 @@ import psycopg
 import penstock
 from benchmarks.measuring import Figure
 from benchmarks.operate.big_log import Filled, fill_log
+from penstock.http.auth import NoAuth
 from tests.support.http_service import serving
 from tests.support.postgres_server import PostgresServer
 
@@ -66,7 +67,7 @@ def _milliseconds(server: PostgresServer, events: int, dead: int) -> dict[str, f
         filled = fill_log(log, connection, events, dead)
         wanted = paths(filled)
         taken: dict[str, list[float]] = {page: [] for page in wanted}
-        with serving(log, requests_per_second=1e6) as service, service.http(service.token()) as client:
+        with serving(log, NoAuth(), requests_per_second=1e6) as service, service.http() as client:
             for turn in range(TIMES + 2):
                 for page, path in wanted.items():
                     spent = _fetch(client, path)

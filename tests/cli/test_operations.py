@@ -53,7 +53,7 @@ def test_an_operation_that_stopped_exits_with_one(penstock: Command, log_url: st
         assert lease is not None and len(lease) == 2
         lease.settle(dead={one.event_id: "KeyError: boom" for one in lease.events})
         with log.store.transaction() as tx:  # as if a second had passed
-            tx.one("operation.take", id=int(number), me="nobody", now=tx.now(), expires_at=tx.now())
+            tx.one("operation.take", id=int(number), me="nobody", now=tx.now(), latest=tx.now(), expires_at=tx.now())
     stopped = penstock("operation", "run", number)
     assert (stopped.code, stopped.json["state"]) == (1, "stopped")
     assert stopped.json["stop_reason"] == "2 of 2 came back with the error they had."

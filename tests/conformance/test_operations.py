@@ -223,10 +223,11 @@ def test_only_the_last_runner_moves_anything(log: penstock.Log) -> None:
     operation = log.operation("redrive", "orders", "g", all=True).start()
     number = operation.id or 0
     with log.store.transaction() as tx:
-        taken = {"id": number, "now": tx.now(), "expires_at": tx.now() + timedelta(seconds=30)}
+        hour = {"latest": tx.now() + timedelta(hours=1)}
+        taken = {"id": number, "now": tx.now(), "expires_at": tx.now() + timedelta(seconds=30), **hour}
         first = tx.one("operation.take", me="one", **taken)
         assert first is not None and tx.one("operation.take", me="two", **taken) is None
-        assert tx.one("operation.due", now=tx.now(), me="two") is None
+        assert tx.one("operation.due", now=tx.now(), me="two", **hour) is None
     assert not log.run_operations() and operation.refresh().held_by == "one"
     with log.store.transaction() as tx:
         later = {**taken, "now": taken["expires_at"], "expires_at": taken["expires_at"] + timedelta(seconds=30)}

@@ -88,7 +88,7 @@ def test_killed_at_every_statement_it_goes_on_and_moves_nothing_twice(
     for at in range(1, 200):
         with log.store.transaction() as tx:
             ends = tx.now()
-            taken = tx.one("operation.take", id=number, me="victim", now=tx.now(), expires_at=ends)
+            taken = tx.one("operation.take", id=number, me="victim", now=ends, latest=ends, expires_at=ends)
         if taken is None:
             break
         token = taken.token

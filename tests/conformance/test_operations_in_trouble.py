@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock.errors import PlanOutdated
+from penstock.errors import InvalidInput, PlanOutdated, TooLarge
 from penstock.log.operations import batches
+from penstock.log.operations.plan import Plan
 from penstock.testing import VirtualClock
 from tests.support.log_steps import claim_and_settle_all
 from tests.support.raw_sql import raw
@@ -80,10 +81,54 @@ def test_one_that_cannot_be_done_does_not_hold_up_the_others(clocked: penstock.L
     clock.advance(1)
     good = log.operation("redrive", "orders", "h", all=True).start()
     with raw(log.store.url) as sql:
-        sql(f"update penstock.operations set filter = '{{\"since\":\"once\"}}' where id = {bad.id}")
+        sql(f'update penstock.operations set filter = \'{{"since":"once"}}\' where id = {bad.id}')
     with pytest.raises(ValueError, match="once"):
         log.run_operations()
     assert "The last step failed: Invalid isoformat" in (bad.refresh().waits_for or "")
     log.run_operations()
     assert (good.refresh().state, bad.refresh().state) == ("done", "running")
     bad.abort()
+
+
+@pytest.mark.shows("O04", "O14")
+def test_plans_and_notes_that_make_no_sense_are_refused(clocked: penstock.Log, clock: VirtualClock) -> None:
+    log, now = clocked, clock.now()
+    log.create_group("orders", "g", retry=RETRY)
+    naive = now.replace(tzinfo=None)
+    plans: list[tuple[str, Any]] = [
+        ("redrive", Plan(now, 0, naive)),
+        ("redrive", Plan(naive, 0, now)),
+        ("replay", Plan(True, 0, now)),
+        ("replay", Plan(-1, 0, now)),
+    ]
+    for kind, plan in plans:
+        with pytest.raises(InvalidInput):
+            log.operation(kind, "orders", "g", all=True).start(plan)
+    with pytest.raises(InvalidInput, match="muted"):
+        log.note_fingerprint("orders", "g", "f", muted="no")  # type: ignore[arg-type]
+    with pytest.raises(TooLarge, match="fingerprint"):
+        log.note_fingerprint("orders", "g", "f" * 10_000, note="n")
+
+
+@pytest.mark.shows("O04", "O05")
+def test_a_clock_that_was_set_back_stops_neither_operations_nor_policies(
+    clocked: penstock.Log, clock: VirtualClock
+) -> None:
+    log = clocked
+    log.create_group("orders", "g", retry=RETRY)
+    log.append_many("orders", [{"payload": {}, "type": "a"}] * 6)
+    claim_and_settle_all(log, "orders", "g")
+    clock.advance(86_400)
+    log.set_retention("orders", keep=30 * 86_400)
+    log.apply_retention()
+    operation = log.operation("replay", "orders", "g", all=True, rate_per_second=1).start()
+    log.run_operations()
+    clock.advance(-80_000)
+    for _ in range(10):
+        clock.advance(1)
+        log.run_operations()
+    assert (operation.refresh().moved, operation.info.state) == (6, "done")
+    claim_and_settle_all(log, "orders", "g")
+    with raw(log.store.url) as sql:
+        sql("update penstock.retention set keep = 60")
+    assert log.apply_retention().events == 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -133,6 +134,19 @@ def test_copies_that_a_killed_erasure_left_keep_no_payload(
     assert left_in(tmp_path) == []
     log.erase(first.event_id, reason="gdpr")
     assert len([*tmp_path.rglob("*.parquet")]) == 1
+
+
+@pytest.mark.shows("O05")
+def test_what_a_killed_attempt_at_an_archive_left_keeps_no_payload(log: penstock.Log, tmp_path: Path) -> None:
+    one = log.append("orders", {"iban": SECRET}, type="t")
+    archive(log, "orders", tmp_path)
+    (known,) = log.archives("orders")
+    assert known.folder is not None
+    kept = tmp_path / known.folder
+    shutil.copytree(kept, kept.parent / f"_{kept.name}-0123abcd")  # another process wrote the same, and was killed
+    assert len(left_in(tmp_path)) == 2
+    log.erase(one.event_id, reason="gdpr")
+    assert left_in(tmp_path) == [] and [path.name for path in kept.parent.iterdir()] == [kept.name]
 
 
 @pytest.mark.shows("O05")

@@ -12,6 +12,8 @@ import pytest
 import penstock
 from penstock.core import limits
 from penstock.engine.rounds import rounds
+from penstock.log.retention import apply as applying
+from penstock.stores.base import Transaction
 from penstock.testing import VirtualClock
 from tests.support.log_steps import append_orders, claim_and_settle_all, state_by_event
 from tests.support.logs import MakeLog
@@ -161,6 +163,29 @@ def test_a_round_with_nothing_to_do_looks_up_one_thing(make_log: MakeLog) -> Non
 
 
 @pytest.mark.shows("O05")
+def test_a_stream_in_trouble_does_not_keep_the_others(
+    clocked: penstock.Log, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = clocked
+    for stream in ("a", "b"):
+        log.append(stream, {}, type="t")
+        log.set_retention(stream, keep=10)
+        clock.advance(1)
+    clock.advance(100)
+    step = applying._step
+
+    def troubled(tx: Transaction, stream: str) -> applying.Expired:
+        if stream == "a":
+            raise ValueError("locked for long")
+        return step(tx, stream)
+
+    monkeypatch.setattr(applying, "_step", troubled)
+    with pytest.raises(ValueError, match="locked for long"):
+        log.apply_retention()
+    assert (len(log.read("a")), len(log.read("b"))) == (1, 0)
+
+
+@pytest.mark.shows("O05")
 def test_a_policy_is_found_by_its_time(postgres_log: penstock.Log, postgres_log_url: str) -> None:
     with psycopg.connect(postgres_log_url) as connection:
         connection.execute(
@@ -170,7 +195,9 @@ def test_a_policy_is_found_by_its_time(postgres_log: penstock.Log, postgres_log_
         )
         connection.execute("analyze penstock.retention")
         statement = postgres_log.store.blocks["policy.due"]
-        plan = connection.execute(f"explain {statement}", {"now": "2026-01-01", "most": 10}).fetchall()
+        plan = connection.execute(
+            f"explain {statement}", {"now": "2026-01-01", "latest": "2040-01-01", "most": 10}
+        ).fetchall()
     assert "retention_due" in str(plan) and "Seq Scan" not in str(plan), plan
 
 

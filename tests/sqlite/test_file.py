@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import threading
 from pathlib import Path
@@ -364,3 +365,19 @@ def test_a_long_reader_does_not_block_writers(path: str) -> None:
                 events(log, 1000, size=1000)
             assert tx.horizon() == 10, "a reader must see one snapshot"
         assert log.stats().horizon == 5010
+
+
+@pytest.mark.shows("K30")
+@pytest.mark.parametrize("block", ["settle.insert_rows", "settle.update_rows"])
+def test_an_outcome_is_taken_apart_once_however_many_events_share_it(path: str, block: str) -> None:
+    """Otherwise settling 4,000 equal failures takes longer than their lease."""
+    with penstock.open(f"sqlite:///{path}") as log:
+        statements = log.store.blocks[block].split(";;")
+        assert statements
+    with sqlite3.connect(path) as connection:
+        for text in statements:
+            asked = "explain query plan " + text
+            names = {name: None for name in re.findall(r":(\w+)", text)}
+            plan = [str(row[3]) for row in connection.execute(asked, {**names, "rows": "[]", "offsets": "[]"})]
+            assert "MATERIALIZE o" in plan, plan
+    connection.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 
 import pytest
 
@@ -63,6 +64,22 @@ def test_a_line_has_its_fields(kept: Kept) -> None:
         "code": "lost",
     }
     assert {*second} == {"at", "level", "message", *FIELDS} and second["event"] == "log"
+
+
+def test_a_line_holds_whatever_is_said(kept: Kept) -> None:
+    def do() -> None:
+        logging.getLogger("penstock").warning("half a pair: \ud800")
+        logging.getLogger("penstock").warning("many", extra=about("log", "orders/fraud", lease=2**80))
+
+    first, second = said(kept, do)
+    assert first["message"] == "half a pair: \ud800" and second["lease"] == 2**80
+
+
+@pytest.mark.parametrize("part", ["a.", "a-", "a://", "a://b:", "token", "token='", "bearer ", "password = "])
+def test_a_long_line_is_masked_in_no_time(part: str) -> None:
+    began = time.process_time()
+    without_secrets(part * 8_000)
+    assert time.process_time() - began < 2
 
 
 def test_what_engines_say_has_stream_group_and_code(kept: Kept, log: penstock.Log) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 
+import pytest
+
 import penstock
 from penstock.http.auth import NoAuth
 from tests.support.furnished import STREAM, furnish
-from tests.support.http_service import Service, serving
+from tests.support.http_service import Service, is_problem, serving
 from tests.support.web_pages import shown
 
 LIVE = {"HX-Request": "true", "HX-Trigger": "live"}
@@ -52,3 +54,30 @@ def test_what_is_wrong_with_an_export_is_said_before_it_begins(lite_site: Servic
     http = lite_site.http()
     assert http.get("/s/s/g/g/dead/export?since=0001-01-01T00:00%2B23:59").status_code == 422
     assert http.get("/s/s/g/g/dead/export?fingerprints=%00").status_code == 200
+
+
+def test_times_that_utc_does_not_have_are_refused(lite_site: Service) -> None:
+    log = lite_site.log
+    log.create_group("s", "g")
+    event_id = str(log.append("s", 1, type="t").event_id)
+    http = lite_site.http(Origin=lite_site.url)
+    for odd in ("0001-01-01T00:00+23:59", "9999-12-31T23:59-23:59"):
+        form = {"stream": "s", "group": "g", "event_id": event_id, "at": odd, "reason": "r", "dry_run": "1"}
+        assert "When is a time such as" in http.post("/-/act/reschedule-event", data=form).text
+        assert http.get("/s/s", params={"at": odd}).status_code == 422
+
+
+def test_the_door_answers_those_who_ask_for_its_headers_only(lite: penstock.Log) -> None:
+    with serving(lite) as service:
+        asked = service.http().head("/login")
+        assert asked.status_code == 200 and not asked.content and "set-cookie" not in asked.headers
+
+
+@pytest.mark.shows("O12")
+def test_the_api_is_the_same_for_a_browser(lite_site: Service) -> None:
+    http = lite_site.http(Accept="text/html")
+    for path in ("/v1/streams", "/v1/operations", "/healthz", "/readyz", "/openapi.json"):
+        assert http.get(path).headers["content-type"] == "application/json", path
+    assert http.get("/metrics").headers["content-type"].startswith("text/plain")
+    assert is_problem(http.get("/v1/nothing"), 404, "not_found")
+    assert http.get("/nothing").headers["content-type"].startswith("text/html")

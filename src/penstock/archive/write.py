@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from penstock.errors import InvalidInput, PenstockError
 from penstock.log.archives import record
+from penstock.log.archives.attempts import drop_attempts, parent_of
 from penstock.log.archives.erase import sweep
 from penstock.log.archives.files import ArchiveFile, describe
 from penstock.log.archives.places import Place, check_place, is_local
@@ -26,7 +27,6 @@ from penstock.spark.session import is_local as is_local_master
 
 COMPRESSION: Final = "zstd"
 _TIMES: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", "spark.sql.session.timeZone": "UTC"}
-_ATTEMPT: Final = re.compile(r"_offsets-\d+-\d+-(?P<id>\d+)-[0-9a-f]{8}\Z")
 _QUIET: Final = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
@@ -72,7 +72,7 @@ def archive(
     sweep(log.store)
     target = Place(where)
     made: list[Archive] = []
-    _drop_attempts(log, target, stream)
+    drop_attempts(log.store, target, stream)
     while (one := record.begin(log.store, stream, where, before=before, upto=upto, by=by)) is not None:
         made.append(_complete(log, spark, target, one))
     done = [one for one in log.archives(stream) if one.place == where and one.done]
@@ -83,7 +83,7 @@ def archive(
 
 def _complete(log: Log, spark: Any, place: Place, one: Archive) -> Archive:
     """Write one archive, or what is missing of it."""
-    parent = _parent(one.stream)
+    parent = parent_of(one.stream)
     name = f"offsets-{one.low + 1}-{one.high}-{one.id}"
     place.make(parent)
     found = _finished(place, parent, name)
@@ -95,7 +95,7 @@ def _complete(log: Log, spark: Any, place: Place, one: Archive) -> Archive:
         )
         found = _give_name(place, parent, name, hidden)
     done = record.finish(log.store, one, found, record.read_manifest(place, found))
-    _drop_attempts(log, place, one.stream)
+    drop_attempts(log.store, place, one.stream)
     return done
 
 
@@ -122,24 +122,9 @@ def _give_name(place: Place, parent: str, name: str, hidden: str) -> str:
     return _named(place, parent, name, hidden)
 
 
-def _parent(stream: str) -> str:
-    return stream.replace(":", "~")  # a colon means something in paths of Hadoop
-
-
 def _hidden(place: Place, parent: str, name: str) -> list[str]:
     pattern = re.compile(rf"_{re.escape(name)}-[0-9a-f]{{8}}\Z")
     return [f"{parent}/{one}" for one in place.folders(parent) if pattern.match(one)]
-
-
-def _drop_attempts(log: Log, place: Place, stream: str) -> None:
-    """Drop what other attempts at archives left that are complete now."""
-    parent = _parent(stream)
-    done = {one.id: one for one in log.archives(stream) if one.place == place.place and one.done}
-    for folder in place.folders(parent):
-        found = _ATTEMPT.match(folder)
-        one = done.get(int(found["id"])) if found is not None else None
-        if one is not None and one.folder != f"{parent}/{folder}":
-            place.drop_folder(f"{parent}/{folder}")
 
 
 def _below(files: list[ArchiveFile], hidden: str, folder: str) -> list[ArchiveFile]:

@@ -14,6 +14,7 @@ MINUTE: Final = 60
 TEN_MINUTES: Final = 600
 HOUR: Final = 3_600
 DAY: Final = 86_400
+SET_BACK: Final = timedelta(hours=1)  # what is planned for so much later was planned by a clock that was wrong
 _STEPS: Final = (60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, DAY, 2 * DAY, 4 * DAY)
 _AGES: Final = (  # a row is at most so wide before it is so old
     (timedelta(days=limits.METRIC_MINUTES_DAYS), MINUTE),

@@ -7,10 +7,10 @@ import re
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-_NAMED: Final = r"\b(password|passwd|secret|api[_-]?key|token)"
+_NAMED: Final = r"(password|passwd|secret|api[_-]?key|token)"  # also at the end of a longer name
 _VALUE: Final = r"('[^']*'|\"[^\"]*\"|[^\s,;&)'\"]+)"
-_SECRETS: Final = (
-    (re.compile(r"(\b[a-z][a-z0-9+.-]*://[^/\s:@'\"]*):[^@\s'\"]*@", re.IGNORECASE), r"\1:***@"),
+_SECRETS: Final = (  # none of them takes long, however long the text
+    (re.compile(r"(://[^/\s:@'\"]{0,255}):[^@\s'\"]{0,2000}@"), r"\1:***@"),
     (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), r"\1 ***"),
     (re.compile(r"\bpst_[A-Za-z0-9_-]+"), "pst_***"),
     (re.compile(_NAMED + r"(['\"]?\s*[=:]\s*)" + _VALUE, re.IGNORECASE), r"\1\2***"),
@@ -22,6 +22,8 @@ def without_secrets(text: str) -> str:
 
     >>> without_secrets("no route to postgresql://me:hunter2@db/shop, password=hunter2")
     'no route to postgresql://me:***@db/shop, password=***'
+    >>> without_secrets("PGPASSWORD=hunter2, access_token: hunter2")
+    'PGPASSWORD=***, access_token: ***'
     """
     for pattern, masked in _SECRETS:
         text = pattern.sub(masked, text)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from typing import Final
 
 from fastapi import FastAPI
@@ -81,7 +82,8 @@ def service(
     problems.install(app)
     app.add_middleware(Gate, auth=auth, rate=RateLimit(requests_per_second), body_bytes=body_bytes)
     pages = asgi(log, door.authorize, sign_in=door.sessions, live=live, api_url="")
-    app.add_middleware(Front, pages=pages, own=first_parts(app))
+    own = first_parts(chain(app.routes, *(router.routes for router in _ROUTERS)))  # an app may not list its routers'
+    app.add_middleware(Front, pages=pages, own=own)
     app.openapi = partial(openapi, app)  # type: ignore[method-assign]  # this is how FastAPI takes another one
     return app
 

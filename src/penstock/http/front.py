@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
-from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -33,6 +32,6 @@ class Front:
         return "text/html" in Headers(scope=scope).get("accept", "")
 
 
-def first_parts(app: FastAPI) -> set[str]:
-    """Return what the paths of an application begin with."""
-    return {str(route.path).split("/", 2)[1] for route in app.routes if hasattr(route, "path")}
+def first_parts(routes: Iterable[BaseRoute]) -> set[str]:
+    """Return what the paths of routes begin with."""
+    return {str(route.path).split("/", 2)[1] for route in routes if hasattr(route, "path")}

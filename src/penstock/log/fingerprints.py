@@ -12,7 +12,7 @@ from typing import Any
 from penstock.core import limits
 from penstock.core.event import check_text
 from penstock.core.group import Group
-from penstock.errors import MissingField, TooLarge
+from penstock.errors import InvalidInput, MissingField, TooLarge
 from penstock.log import audit, checks, groups
 from penstock.log.selection import NO_FINGERPRINT, Selection
 from penstock.log.transact import look, transact
@@ -155,7 +155,9 @@ def note(
     words = {"note": check_text(note, "note"), "owner": check_text(owner, "owner")}
     if muted is None and all(one is None for one in words.values()):
         raise MissingField("Say a note, an owner, or whether it is muted.")
-    for name, text in words.items():
+    if muted is not None and not isinstance(muted, bool):
+        raise InvalidInput(f"muted is true or false, not {str(muted)[:60]!r}.")
+    for name, text in {**words, "fingerprint": kind}.items():
         if text is not None and len(text.encode()) > limits.NOTE_BYTES:
             raise TooLarge(f"The {name} has more than {limits.NOTE_BYTES:,} bytes.")
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from penstock.core import limits
-from penstock.core.timeline import MINUTE, start_of
+from penstock.core.timeline import MINUTE, SET_BACK, start_of
 from penstock.log import fold_metrics
 from penstock.log.stats import GroupStats, stats_in
 from penstock.log.transact import look, transact
@@ -23,7 +23,6 @@ from penstock.stores.base import Row, Store, Transaction
 
 FLOWS: Final = ("published", "failed", "dead", "released")
 GAUGES: Final = ("lag", "oldest_seconds", "pending", "claimed", "retrying", "dead_letters")
-_SET_BACK: Final = timedelta(hours=1)  # a last round so far ahead is of a clock that was wrong
 Values = dict[str, Any]  # flows and gauges by name; a gauge that nobody sampled is missing
 
 
@@ -71,7 +70,7 @@ def _sample(tx: Transaction) -> _Sample | None:
     last = tx.one("metric.last")
     minute = start_of(tx.now(), MINUTE)
     before = None if last is None else last.sampled_at
-    if before is not None and minute <= before <= minute + _SET_BACK:
+    if before is not None and minute <= before <= minute + SET_BACK:
         return None
     found = stats_in(tx)
     ids = {(row.stream, row.group_name): int(row.group_id) for row in tx.rows("metric.groups")}

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
 from datetime import UTC, datetime
@@ -57,8 +58,11 @@ def document(level: str, event: str, message: str, **fields: Any) -> dict[str, A
 
 
 def as_line(document: dict[str, Any]) -> str:
-    """Return an object as one line."""
-    return orjson.dumps(document, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
+    """Return an object as one line, whatever is in it: half a surrogate pair of an error's words, for example."""
+    try:
+        return orjson.dumps(document, default=_plain, option=orjson.OPT_PASSTHROUGH_DATETIME).decode()
+    except orjson.JSONEncodeError:
+        return json.dumps(document, default=_plain)
 
 
 def _plain(value: Any) -> Any:

@@ -159,7 +159,7 @@ class _Site:
         """Show the form, or exchange a token for a cookie."""
         assert self._sign_in is not None
         root = str(request.scope.get("root_path", "")).rstrip("/")
-        if request.method == "GET":
+        if request.method != "POST":
             to = login.local(request.query_params.get("next", ""), root)
             if request.state.access is not None:
                 return RedirectResponse(to, 303)

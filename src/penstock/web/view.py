@@ -137,6 +137,6 @@ def moment_of(sent: str, name: str) -> datetime | None:
         return None
     try:
         found = datetime.fromisoformat(sent)
-    except ValueError as error:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError) as error:  # there are times of other zones that UTC does not have
         raise InvalidInput(f"{name} is a time such as 2026-07-01T12:00Z, not {sent[:60]!r}.") from error
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -20,6 +20,7 @@ from penstock.core.event import ERASED, check_text, parse_event_id
 from penstock.errors import ArchiveDamaged, ArchiveUnavailable, InFlight, MissingField, PenstockError, UnknownEvent
 from penstock.log import audit, checks
 from penstock.log.archives import files, record
+from penstock.log.archives.attempts import drop_attempts
 from penstock.log.archives.files import ArchiveFile, PlacedFile
 from penstock.log.archives.places import Place
 from penstock.log.transact import look, transact
@@ -81,6 +82,8 @@ def erase(
                 continue
             raise
         sweep(store)
+        for place, stream in {(one.one.place, one.stream) for one in found}:
+            drop_attempts(store, Place(place), stream)  # they may hold the event, too
         return answer
     raise InFlight(f"The archives of the event {known} keep changing.")
 

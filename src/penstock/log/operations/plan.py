@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.core import limits
+from penstock.core.event import check_time
 from penstock.core.group import Group, Position
 from penstock.core.operation import Kind
 from penstock.errors import InvalidInput, PlanOutdated
@@ -94,8 +95,13 @@ def check_plan(tx: Transaction, group: Group, order: Order, given: Plan) -> None
     now = tx.now()
     wants_time = order.kind in (Kind.REDRIVE, Kind.PURGE)
     checks.count(given.count, "count")
+    check_time(given.planned_at, "planned_at")
     if wants_time != isinstance(given.cutoff, datetime):
         raise InvalidInput(f"The cutoff of a {order.kind} is {'a time' if wants_time else 'an offset'}.")
+    if isinstance(given.cutoff, datetime):
+        check_time(given.cutoff, "cutoff")
+    else:
+        checks.count(given.cutoff, "cutoff")
     age = (now - given.planned_at).total_seconds()
     if not 0 <= age <= limits.PLAN_SECONDS:
         raise PlanOutdated(f"The plan is {age:,.0f} seconds old, and good for {limits.PLAN_SECONDS:,.0f}.")

@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from penstock.core import limits
+from penstock.core.timeline import SET_BACK
 from penstock.log.operations.record import OperationInfo, info
 from penstock.log.operations.step import Stepped, step
 from penstock.log.transact import look, transact
@@ -77,11 +78,11 @@ class Runner:
                 time.sleep(_LOOK_SECONDS)
 
     def _due(self, tx: Transaction) -> int | None:
-        row = tx.one("operation.due", now=tx.now(), me=self._name)
+        row = tx.one("operation.due", now=tx.now(), latest=tx.now() + SET_BACK, me=self._name)
         return None if row is None else int(row.id)
 
     def _take(self, tx: Transaction, number: int) -> int | None:
         now = tx.now()
         ends: datetime = now + timedelta(seconds=limits.OPERATION_LEASE_SECONDS)
-        row = tx.one("operation.take", id=number, me=self._name, now=now, expires_at=ends)
+        row = tx.one("operation.take", id=number, me=self._name, now=now, latest=now + SET_BACK, expires_at=ends)
         return None if row is None else int(row.token)

@@ -15,6 +15,8 @@ from typing import Any
 
 from penstock.core import limits
 from penstock.core.group import Group
+from penstock.core.timeline import SET_BACK
+from penstock.errors import StoreUnavailable
 from penstock.log import groups, positions
 from penstock.log.prune import Batch, thin
 from penstock.log.retention.policies import archived_upto
@@ -51,27 +53,45 @@ def _range(where: dict[str, Any]) -> dict[str, Any]:
 
 
 def apply_retention(store: Store, steps: int = limits.POLICY_STEPS) -> Expired:
-    """Remove some of what policies let go, of all streams in turn."""
-    due = deque(row.stream for row in look(store, lambda tx: tx.rows("policy.due", now=tx.now(), most=limits.BATCH)))
+    """Remove some of what policies let go, of all streams in turn; trouble with one does not keep the others."""
+    due = deque(row.stream for row in look(store, _due))
     events = 0
+    wrong: Exception | None = None
     while due and steps:
         stream = due.popleft()
         steps -= 1
-        removed = transact(store, partial(_step, stream=stream))
+        try:
+            removed = transact(store, partial(_step, stream=stream))
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            wrong = wrong or error
+            continue
         events += removed.events
         if removed.more:
             due.append(stream)
+    if wrong is not None:
+        raise wrong
     return Expired(events, bool(due))
+
+
+def _due(tx: Transaction) -> list[Row]:
+    now = tx.now()
+    return tx.rows("policy.due", now=now, latest=now + SET_BACK, most=limits.BATCH)
 
 
 def _step(tx: Transaction, stream: str) -> Expired:
     """Remove one batch of a stream, if no other process is at it."""
-    policy = tx.one("policy.turn", stream=stream, now=tx.now())
+    policy = tx.one("policy.turn", stream=stream, now=tx.now(), latest=tx.now() + SET_BACK)
     if policy is None:
         return Expired(0, more=False)
     now = tx.now()
     swept, passed_at = int(policy.swept), policy.passed_at
-    if passed_at is None or passed_at + _between(policy.keep, 10, limits.RETENTION_PASS_SECONDS) <= now:
+    if (
+        passed_at is None
+        or passed_at > now
+        or passed_at + _between(policy.keep, 10, limits.RETENTION_PASS_SECONDS) <= now
+    ):
         _drop_leases(tx, stream, swept)
         swept, passed_at = 0, now
     dead_before = None if policy.keep_dead is None else now - timedelta(seconds=policy.keep_dead)

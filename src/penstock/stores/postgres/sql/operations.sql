@@ -31,15 +31,17 @@ select * from penstock.operations
  order by id desc limit %(limit)s;
 
 -- name: operation.due
+-- One whose time has come, or was set by a clock that was wrong.
 select id from penstock.operations
- where state = 'running' and next_at <= %(now)s and (expires_at is null or expires_at <= %(now)s or held_by = %(me)s)
+ where state = 'running' and (next_at <= %(now)s or next_at > %(latest)s)
+   and (expires_at is null or expires_at <= %(now)s or expires_at > %(latest)s or held_by = %(me)s)
  order by next_at limit 1;
 
 -- name: operation.take
 -- Whoever held it before may not move anything any more.
 update penstock.operations set token = token + 1, held_by = %(me)s, expires_at = %(expires_at)s
- where id = %(id)s and state = 'running' and next_at <= %(now)s
-   and (expires_at is null or expires_at <= %(now)s or held_by = %(me)s)
+ where id = %(id)s and state = 'running' and (next_at <= %(now)s or next_at > %(latest)s)
+   and (expires_at is null or expires_at <= %(now)s or expires_at > %(latest)s or held_by = %(me)s)
 returning token;
 
 -- name: operation.write

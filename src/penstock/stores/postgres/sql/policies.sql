@@ -15,11 +15,16 @@ select * from penstock.retention where stream = %(stream)s;
 select * from penstock.retention order by stream;
 
 -- name: policy.due
-select stream from penstock.retention where next_at <= %(now)s order by next_at limit %(most)s;
+-- Those whose time has come, or was set by a clock that was wrong.
+select stream from (
+  select stream, next_at from penstock.retention where next_at <= %(now)s
+  union all
+  select stream, next_at from penstock.retention where next_at > %(latest)s) due
+ order by next_at limit %(most)s;
 
 -- name: policy.turn
 -- A policy that is due, for whoever comes first; nobody waits for it.
-select * from penstock.retention where stream = %(stream)s and next_at <= %(now)s for update skip locked;
+select * from penstock.retention where stream = %(stream)s and (next_at <= %(now)s or next_at > %(latest)s) for update skip locked;
 
 -- name: policy.went
 update penstock.retention set swept = %(swept)s, passed_at = %(passed_at)s, next_at = %(next_at)s where stream = %(stream)s;

@@ -159,23 +159,21 @@ select case when n = :most then last
        null as found
   from counted
 
--- include: error_of
--- The error of an outcome.
-json_extract(o.value, '$.error') as error,
-               json_extract(o.value, '$.code') as code,
-               json_extract(o.value, '$.error_type') as error_type,
-               json_extract(o.value, '$.fingerprint') as fingerprint
-
--- include: fate_of
--- What became of a member of a lease.
-json_extract(m.value, '$[1]') as available_at,
-               json_extract(o.value, '$.state') as state,
-               json_extract(o.value, '$.reason') as reason,
-               json_extract(o.value, '$.failures') as failures,
-               {{error_of}},
-               json_extract(o.value, '$.dead_at') as dead_at,
-               json_extract(o.value, '$.part') as part
-          from json_each(:rows) o cross join json_each(o.value, '$.members') m
+-- include: fates
+-- What became of the members of a lease, one row each. (An outcome is taken apart once, and not again for each of its members:
+-- that would read the whole list of members for every one of them.)
+(with o as materialized (
+   select json_extract(value, '$.state') as state, json_extract(value, '$.reason') as reason,
+          json_extract(value, '$.failures') as failures, json_extract(value, '$.outcome') as outcome,
+          json_extract(value, '$.error') as error, json_extract(value, '$.code') as code,
+          json_extract(value, '$.error_type') as error_type, json_extract(value, '$.fingerprint') as fingerprint,
+          json_extract(value, '$.dead_at') as dead_at, json_extract(value, '$.part') as part,
+          json_extract(value, '$.members') as members
+     from json_each(:rows)
+ )
+ select json_extract(m.value, '$[0]') as "offset", json_extract(m.value, '$[1]') as available_at, o.state, o.reason,
+        o.failures, o.outcome, o.error, o.code, o.error_type, o.fingerprint, o.dead_at, o.part
+   from o cross join json_each(o.members) m)
 
 -- include: log_outcomes
 -- A line in the attempt log for each outcome.
@@ -183,10 +181,7 @@ insert into penstock_attempt_log (group_id, "offset", attempt, failures, replays
                                   claimed_at, ended_at, lease, error_type, fingerprint)
 select d.group_id, d."offset", d.attempts, d.failures, d.replays, r.outcome, r.error, r.code, :claimed_by,
        :claimed_at, :now, :lease, r.error_type, r.fingerprint
-  from (select json_extract(m.value, '$[0]') as "offset",
-               json_extract(o.value, '$.outcome') as outcome,
-               {{error_of}}
-          from json_each(:rows) o cross join json_each(o.value, '$.members') m) r
+  from {{fates}} r
  cross join penstock_deliveries d on d.group_id = :group_id and d."offset" = r."offset"
 
 -- include: of_error(v)

@@ -31,15 +31,17 @@ select * from penstock_operations
  order by id desc limit :limit;
 
 -- name: operation.due
+-- One whose time has come, or was set by a clock that was wrong.
 select id from penstock_operations
- where state = 'running' and next_at <= :now and (expires_at is null or expires_at <= :now or held_by = :me)
+ where state = 'running' and (next_at <= :now or next_at > :latest)
+   and (expires_at is null or expires_at <= :now or expires_at > :latest or held_by = :me)
  order by next_at limit 1;
 
 -- name: operation.take
 -- Whoever held it before may not move anything any more.
 update penstock_operations set token = token + 1, held_by = :me, expires_at = :expires_at
- where id = :id and state = 'running' and next_at <= :now
-   and (expires_at is null or expires_at <= :now or held_by = :me)
+ where id = :id and state = 'running' and (next_at <= :now or next_at > :latest)
+   and (expires_at is null or expires_at <= :now or expires_at > :latest or held_by = :me)
 returning token;
 
 -- name: operation.write

@@ -15,11 +15,16 @@ select * from penstock_retention where stream = :stream;
 select * from penstock_retention order by stream;
 
 -- name: policy.due
-select stream from penstock_retention where next_at <= :now order by next_at limit :most;
+-- Those whose time has come, or was set by a clock that was wrong.
+select stream from (
+  select stream, next_at from penstock_retention where next_at <= :now
+  union all
+  select stream, next_at from penstock_retention where next_at > :latest) due
+ order by next_at limit :most;
 
 -- name: policy.turn
 -- A policy that is due. (BEGIN IMMEDIATE made this the only transaction that writes.)
-select * from penstock_retention where stream = :stream and next_at <= :now;
+select * from penstock_retention where stream = :stream and (next_at <= :now or next_at > :latest);
 
 -- name: policy.went
 update penstock_retention set swept = :swept, passed_at = :passed_at, next_at = :next_at where stream = :stream;

@@ -51,8 +51,7 @@ select {{row_of_event}}, r.state, :attempts, r.failures, :replays, r.available_a
        :lease, case when r.state <> 'PUBLISHED' then r.error end, case when r.state <> 'PUBLISHED' then r.code end,
        r.reason, r.dead_at, case when r.state = 'PUBLISHED' then :now end, r.part, :now, r.error_type, r.fingerprint,
        {{earlier_attempts}}
-  from (select json_extract(m.value, '$[0]') as "offset",
-               {{fate_of}}) r
+  from {{fates}} r
  cross join penstock_events e on e."offset" = r."offset"
  where e.stream = :stream
 ;;
@@ -71,9 +70,8 @@ update penstock_deliveries as d
                            when r.failures = 0 or d.suspect_part < 0 then d.suspect_part end,
        error_type = case when r.error is null then d.error_type else r.error_type end,
        fingerprint = case when r.error is null then d.fingerprint else r.fingerprint end
-  from (select x.rowid as id,
-               {{fate_of}}
-         cross join penstock_deliveries x on x.group_id = :group_id and x."offset" = json_extract(m.value, '$[0]')
+  from (select x.rowid as id, f.*
+          from {{fates}} f cross join penstock_deliveries x on x.group_id = :group_id and x."offset" = f."offset"
          limit -1) r
  where d.rowid = r.id and d.state = 'CLAIMED' and d.lease = :lease
 ;;

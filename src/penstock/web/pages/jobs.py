@@ -85,6 +85,7 @@ def build(view: View) -> Model:
     found = [one for one in page.jobs if view.reads(one.stream)]
     schedules = [one for one in view.log.schedules() if view.reads(stream_of(one))]
     everywhere = view.may("read")
+    runs = view.log.runs()[:_WORKERS] if everywhere else []
     return {
         "title": "Jobs",
         "lines": lines,
@@ -95,8 +96,8 @@ def build(view: View) -> Model:
         "page_of_jobs": page,
         "found": found,
         "schedules": [(one, stream_of(one), one.next_runs(_RUNS)) for one in schedules],
-        "workers": [one for one in view.log.runs()[:_WORKERS] if _runs_jobs(one.groups)] if everywhere else [],
-        "others": [one for one in view.log.runs()[:_WORKERS] if not _runs_jobs(one.groups)] if everywhere else [],
+        "workers": [one for one in runs if _runs_jobs(one.groups)],
+        "others": [one for one in runs if not _runs_jobs(one.groups)],
         "sees_workers": everywhere,
         "read_at": datetime.now(UTC),
         "panels": _panels(view, chosen, page.ascending, found),

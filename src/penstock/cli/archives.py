@@ -10,6 +10,7 @@ import typer
 from penstock.cli import output
 from penstock.cli.arguments import LARGEST, By, Stream, Yes
 from penstock.cli.command import LOOK, OPERATE, command, root
+from penstock.cli.completion import streams
 from penstock.cli.failures import Usage
 from penstock.cli.run import own_output, spark_settings
 from penstock.cli.session import Session
@@ -74,7 +75,9 @@ def archive(
 def archives(
     session: Session,
     *,
-    stream: Annotated[str | None, typer.Argument(metavar="[STREAM]", help="Only of this stream.")] = None,
+    stream: Annotated[
+        str | None, typer.Argument(metavar="[STREAM]", help="Only of this stream.", autocompletion=streams)
+    ] = None,
 ) -> None:
     """List the archives: which offsets, where, how many events and bytes."""
     with session.open() as log:

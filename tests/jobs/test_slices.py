@@ -174,7 +174,7 @@ def test_a_stop_lets_running_jobs_end_and_the_next_slice_starts_anew(
 def test_a_function_that_cannot_be_loaded_ends_the_slice_with_its_error(
     log: penstock.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "kills").write_bytes(b"x")
+    (tmp_path / "kills").write_bytes(b"xxx")
     monkeypatch.setenv("PENSTOCK_KILLS", str(tmp_path / "kills"))
     monkeypatch.setenv("PENSTOCK_ENGINE", str(os.getpid()))
     job = log.submit("bad", {}).id

@@ -61,7 +61,10 @@ def test_an_operation_that_stopped_exits_with_one(penstock: Command, log_url: st
 
 
 @pytest.mark.shows("O14")
-def test_kinds_are_listed_and_noted_and_purged(penstock: Command, command: Command, log_url: str) -> None:
+def test_kinds_are_listed_and_noted_and_purged(
+    penstock: Command, command: Command, log_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     bury(log_url)
     (kind,) = penstock("fingerprint", "list", "orders", "fraud").json["fingerprints"]
     assert (kind["count"], kind["message"], kind["capped"]) == (6, "KeyError: boom", False)

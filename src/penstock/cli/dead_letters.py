@@ -82,15 +82,15 @@ def _table(found: list[FingerprintStats]) -> RenderableType:
             one.fingerprint or "none",
             output.cell(one.place or one.error_type or one.error_code, 40),
             f"{one.count:,}{'+' if one.capped else ''}",
-            output.age(one.first_at),
             output.age(one.last_at),
-            _spark(one.trend),
-            output.cell(one.message, 60),
             output.cell(" ".join(filter(None, ("muted" if one.muted else "", one.owner, one.note))), 40),
+            output.cell(one.message, 60),
+            _spark(one.trend),
+            output.age(one.first_at),
         )
         for one in found
     )
-    return output.table(("fingerprint", "where…", ">dead", "first?", "last", "24 h?", "message…?", "note…?"), rows)
+    return output.table(("fingerprint", "where…", ">dead", "last", "note…?", "message…?", "24 h?", "first?"), rows)
 
 
 def _spark(trend: tuple[int, ...]) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
 
 import penstock
 from benchmarks.claiming import LEASE, fill
+from tests.support.postgres_server import PostgresServer
 
 GROUPS = 50
 KINDS = ("no such customer", "the card was refused", "timed out", "bad address", "already shipped")
@@ -17,15 +20,25 @@ BURIED = 5_000  # dead letters of one settle
 
 @dataclass(frozen=True)
 class Filled:
-    """What pages show of it."""
+    """The log, and what pages show of it."""
 
+    url: str
+    log: penstock.Log
     group: str
     event_id: uuid.UUID
     dead_id: uuid.UUID
     operation: int
 
 
-def fill_log(log: penstock.Log, connection: psycopg.Connection, events: int, dead: int) -> Filled:
+@contextmanager
+def filled(server: PostgresServer, events: int, dead: int) -> Iterator[Filled]:
+    """A database of its own with such a log."""
+    url = server.create_database()
+    with penstock.open(url) as log:
+        yield _fill(url, log, events, dead)
+
+
+def _fill(url: str, log: penstock.Log, events: int, dead: int) -> Filled:
     """Append events, let every group through but the first, which buries its first ones."""
     fill(log, "orders", events)
     for number in range(GROUPS):
@@ -39,13 +52,14 @@ def fill_log(log: penstock.Log, connection: psycopg.Connection, events: int, dea
     for _ in range(3):
         log.reap()
     log.record_metrics()
-    connection.execute("vacuum analyze")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("vacuum analyze")
     letters = log.deliveries("orders", "g00", state="DEAD", limit=2)
     moved = log.operation("redrive", "orders", "g00", event_ids=[letters[0].event_id], by="bench").start()
     log.run_operations(5.0)
     one = log.read("orders", after=events // 2, limit=1)[0]
     assert moved.id is not None
-    return Filled("g00", one.event_id, letters[1].event_id, moved.id)
+    return Filled(url, log, "g00", one.event_id, letters[1].event_id, moved.id)
 
 
 def unread(log: penstock.Log, group: str, limit: int) -> penstock.Lease | None:

@@ -1,27 +1,25 @@
-"""Every page of the dashboard at 2 M events, 50 groups and 100 k dead letters, against a small log like it."""
+"""Every page of the dashboard at 2 M events, 50 groups and 100 k dead letters, by turns with a small log like it."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import httpx
-import psycopg
 
-import penstock
 from benchmarks.measuring import Figure
-from benchmarks.operate.big_log import Filled, fill_log
+from benchmarks.operate.big_log import Filled
 from penstock.http.auth import NoAuth
 from tests.support.http_service import serving
-from tests.support.postgres_server import PostgresServer
 
-SMALL, LARGE = (20_000, 1_000), (2_000_000, 100_000)  # events, dead letters
-TIMES = 15
+TIMES = 25
 MOST_MS = 100.0
 
 
-def run(server: PostgresServer) -> list[Figure]:
-    small, large = (_milliseconds(server, *size) for size in (SMALL, LARGE))
+def run(one: Filled, other: Filled) -> list[Figure]:
+    small, large = _milliseconds(one, other)
     figures = []
     for page, taken in large.items():
         detail = f"{taken:.1f} ms against {small[page]:.1f} ms"
@@ -60,20 +58,24 @@ def paths(filled: Filled) -> dict[str, str]:
     }
 
 
-def _milliseconds(server: PostgresServer, events: int, dead: int) -> dict[str, float]:
-    """The median time of each page, by turns."""
-    url = server.create_database()
-    with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as connection:
-        filled = fill_log(log, connection, events, dead)
-        wanted = paths(filled)
-        taken: dict[str, list[float]] = {page: [] for page in wanted}
-        with serving(log, NoAuth(), requests_per_second=1e6) as service, service.http() as client:
-            for turn in range(TIMES + 2):
-                for page, path in wanted.items():
-                    spent = _fetch(client, path)
+def _milliseconds(*logs: Filled) -> list[dict[str, float]]:
+    """The median time of each page of each log, as somebody waits for it: the two logs by turns, page by page."""
+    taken: list[dict[str, list[float]]] = [{page: [] for page in paths(filled)} for filled in logs]
+    with ExitStack() as stack:
+        clients = [stack.enter_context(_served(filled)) for filled in logs]
+        for turn in range(TIMES + 2):
+            for page in taken[0]:
+                for filled, client, times in zip(logs, clients, taken, strict=True):
+                    spent = _fetch(client, paths(filled)[page])
                     if turn > 1:  # the first two warm up
-                        taken[page].append(spent)
-    return {page: statistics.median(times) * 1e3 for page, times in taken.items()}
+                        times[page].append(spent)
+    return [{page: statistics.median(times) * 1e3 for page, times in of_log.items()} for of_log in taken]
+
+
+@contextmanager
+def _served(filled: Filled) -> Iterator[httpx.Client]:
+    with serving(filled.log, NoAuth(), requests_per_second=1e6) as service, service.http() as client:
+        yield client
 
 
 def _fetch(client: httpx.Client, path: str) -> float:

@@ -11,7 +11,7 @@ from benchmarks.operate.big_log import bury
 from tests.support.postgres_server import PostgresServer
 
 DEAD = 100_000
-TURNS = 3
+TURNS = 5
 
 
 def run(server: PostgresServer) -> list[Figure]:

@@ -13,10 +13,9 @@ from playwright.sync_api import sync_playwright
 
 import penstock
 from benchmarks.measuring import Figure
-from benchmarks.operate.big_log import fill_log
+from benchmarks.operate.big_log import Filled
 from penstock.http.auth import NoAuth
 from tests.support.http_service import serving
-from tests.support.postgres_server import PostgresServer
 
 VIEWERS = 10
 SECONDS = 30.0
@@ -24,11 +23,10 @@ ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking",
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def run(server: PostgresServer) -> list[Figure]:
-    url = server.create_database()
-    with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as connection:
-        fill_log(log, connection, 200_000, 1_000)
-        with penstock.open(f"{url}?application_name=dashboard") as looked_at, _Trickle(log):
+def run(filled: Filled) -> list[Figure]:
+    with psycopg.connect(filled.url, autocommit=True) as connection:
+        connection.execute("create role dashboard superuser login")
+        with penstock.open(filled.url.replace("//postgres@", "//dashboard@")) as looked_at, _Trickle(filled.log):
             used = _with_viewers(looked_at, connection)
     detail = f"{used * SECONDS * 1e3:.0f} ms of CPU in {SECONDS:.0f} s, while events come and go"
     return [
@@ -58,7 +56,7 @@ def _with_viewers(log: penstock.Log, connection: psycopg.Connection) -> float:
 
 def _cpu_seconds(connection: psycopg.Connection) -> float:
     """What the processes of the dashboard's connections have used so far. None of them ends meanwhile."""
-    rows = connection.execute("select pid from pg_stat_activity where application_name = 'dashboard'").fetchall()
+    rows = connection.execute("select pid from pg_stat_activity where usename = 'dashboard'").fetchall()
     total = 0
     for (pid,) in rows:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

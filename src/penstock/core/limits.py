@@ -112,7 +112,7 @@ FOLD_STEPS: Final = 100  # transactions in one round that folds old numbers
 SERIES_POINTS: Final = 1_500  # of one series …
 SERIES_POINTS_DEFAULT: Final = 120  # … and at most if no step is given
 
-OPERATION_BATCH: Final = 5_000  # deliveries that an operation moves in one transaction
+OPERATION_BATCH: Final = 10_000  # deliveries that an operation moves in one transaction
 OPERATION_LEASE_SECONDS: Final = 30.0  # after which another process goes on with an operation whose runner is gone
 OPERATION_LOOK_SECONDS: Final = 1.0  # between two looks at what an operation waits for
 PLAN_SECONDS: Final = 600.0  # a plan of an operation is out of date after this time

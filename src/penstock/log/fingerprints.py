@@ -71,37 +71,41 @@ def fingerprints(store: Store, stream: str, group: str, which: Selection, limit:
         texts = {one.fingerprint: one for one in tx.rows("fingerprints.described", kinds=named)} if named else {}
         notes = {one.fingerprint: one for one in tx.rows("fingerprints.notes", group_id=known.group_id)}
         found: list[FingerprintStats] = []
-        now = tx.now()
-        for kind in kinds:
-            if len(found) >= limit:
-                break
-            one = _stats(tx, known, which, kind.fingerprint, now, texts, notes)
-            found += [] if one is None else [one]
+        names = [one.fingerprint for one in kinds]
+        while names and len(found) < limit:
+            some, names = names[: limit - len(found)], names[limit - len(found) :]
+            read = _read(tx, known, which, some)
+            found += [_described(*one, texts, notes) for one in zip(some, *read, strict=True) if one[1] and one[2]]
         return sorted(found, key=lambda one: (-one.count, -one.last_at.timestamp()))
 
     return look(store, work)
 
 
-def _stats(
-    tx: Transaction,
-    group: Group,
-    which: Selection,
+def _read(
+    tx: Transaction, group: Group, which: Selection, kinds: Sequence[str | None]
+) -> tuple[list[list[Row]], list[list[Row]]]:
+    """Read the counts of kinds and the newest of each, in one round trip; nothing of those that do not match."""
+    now, filtered = tx.now(), which != Selection()
+    hours = [now - timedelta(hours=ago) + _SHORTEST for ago in range(_HOURS, 0, -1)]
+    most = limits.KINDS_COUNT + 1
+    counts = {"now": now, "hours": hours, "most": most}
+    samples = {"most": most if filtered else _SAMPLES, "samples": _SAMPLES}
+    of_kinds: list[dict[str, Any]] = [{"group_id": group.group_id, "kind": kind, **which.params()} for kind in kinds]
+    counting = "fingerprints.matching" if filtered else "fingerprints.counts"
+    read = tx.together(
+        *((counting, counts | one) for one in of_kinds), *(("fingerprints.samples", samples | one) for one in of_kinds)
+    )
+    return read[: len(kinds)], read[len(kinds) :]
+
+
+def _described(
     kind: str | None,
-    now: datetime,
+    counted: Sequence[Row],
+    samples: Sequence[Row],
     texts: Mapping[str, Row],
     notes: Mapping[str, Row],
-) -> FingerprintStats | None:
-    """Describe one kind; None if nothing of it matches the filter."""
-    params: dict[str, Any] = {"group_id": group.group_id, "kind": kind, **which.params()}
-    filtered = which != Selection()
-    block = "fingerprints.matching" if filtered else "fingerprints.counts"
-    hours = [now - timedelta(hours=ago) + _SHORTEST for ago in range(_HOURS, 0, -1)]
-    counted = tx.rows(block, now=now, hours=hours, most=limits.KINDS_COUNT + 1, **params)
+) -> FingerprintStats:
     count = sum(int(row.deliveries) for row in counted)
-    if not count:
-        return None
-    looked_at = limits.KINDS_COUNT + 1 if filtered else _SAMPLES
-    samples = tx.rows("fingerprints.samples", most=looked_at, samples=_SAMPLES, **params)
     text = texts.get(kind) if kind is not None else None
     said = notes.get(kind or NO_FINGERPRINT)
     first = samples[0]

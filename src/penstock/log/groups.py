@@ -35,10 +35,14 @@ def unknown(stream: str, group_name: str) -> UnknownGroup:
 
 def locked(tx: Transaction, stream: str, group_name: str) -> Group:
     """Lock the group, so that only this transaction may claim for it or operate on it."""
+    names = {"stream": stream, "group_name": group_name}
     while True:
-        turn = tx.one("group.lock", stream=stream, group_name=group_name)
-        group = get(tx, stream, group_name)  # a later statement, so that it sees what the last lock holder wrote
-        if turn is not None and turn.group_id == group.group_id:  # not a group created while this one waited
+        # The second statement starts when the lock is held, so that it sees what the last holder wrote.
+        turns, rows = tx.together(("group.lock", names), ("group.find", {**names, "lease": None}))
+        if not rows:
+            raise unknown(stream, group_name)
+        group = of(rows[0])
+        if turns and turns[0].group_id == group.group_id:  # not a group created while this one waited
             return group
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.core.finding import duration
 from penstock.core.limits import BLOCKED_PER_LANE, RUN_LOST_SECONDS
-from penstock.log import circuit, drain, stats
+from penstock.log import stats
 from penstock.log.stats import GroupStats, Stats
 from penstock.log.transact import look
 from penstock.stores.base import Row, Store, Transaction
@@ -18,8 +18,8 @@ UNSERVED_SECONDS: Final = 60.0  # nobody has claimed for so long, though somethi
 HELD_SECONDS: Final = 10.0  # the horizon is held for so long
 DIED_SECONDS: Final = 3_600.0
 DIED_MOST: Final = 1_000  # dead letters of the last hour that are counted
-ROWS_MOST: Final = 10_000  # rows of a state that are counted in each group …
-RETRYING_LOOK: Final = 10_000  # … and waiting ones among which retries are counted
+ROWS_MOST: Final = 2_000  # rows of a state that are counted in each group …
+RETRYING_LOOK: Final = 2_000  # … and waiting ones among which retries are counted
 _LISTED: Final = 5  # of a kind that has no group
 
 
@@ -49,9 +49,9 @@ class Survey:
 
 def survey(store: Store, stream: str | None = None, group: str | None = None) -> Survey:
     """Look at everything, a stream, or a group; nothing is written."""
-    known, found = look(store, lambda tx: (stats.stats_in(tx, stream, group, ROWS_MOST), _read(tx, stream, group)))
-    problems = [*_grave(store, known, found), *_lesser(known, found)]
-    problems += [one for one in _of_log(store, found) if stream is None or (one.stream, one.group) in found.groups]
+    known, found = look(store, lambda tx: _read(tx, stream, group))
+    problems = [*_grave(known, found), *_lesser(known, found)]
+    problems += [one for one in _of_log(found) if stream is None or (one.stream, one.group) in found.groups]
     retrying = {key: int(row.retrying) for key, row in found.groups.items()}
     claimed = {key: row.claimed_at for key, row in found.groups.items()}
     ordered = sorted(problems, key=lambda one: (not one.grave, one.stream or "", one.group or ""))
@@ -67,21 +67,46 @@ def problems(store: Store) -> list[Problem]:
 class _Read:
     now: datetime
     groups: Mapping[tuple[str, str], Row]
+    unserved: frozenset[tuple[str, str]]
+    down: list[Row]
     holders: list[Row]
     expired: list[Row]
     runs: list[Row]
 
 
-def _read(tx: Transaction, stream: str | None, group_name: str | None) -> _Read:
+def _read(tx: Transaction, stream: str | None, group_name: str | None) -> tuple[Stats, _Read]:
+    known = stats.stats_in(tx, stream, group_name, ROWS_MOST)
     now = tx.now()
-    rows = tx.rows("problems.groups", stream=stream, group_name=group_name, **_bounds(now))
-    return _Read(
-        now,
-        {(row.stream, row.group_name): row for row in rows},
-        tx.rows("doctor.holders"),
-        tx.rows("doctor.stuck", now=now),
-        tx.rows("run.list", everything=False),
+    rows, *others = tx.together(
+        ("problems.groups", {"stream": stream, "group_name": group_name, **_bounds(now)}),
+        ("circuit.opened", {}),
+        ("doctor.holders", {}),
+        ("doctor.stuck", {"now": now}),
+        ("run.list", {"everything": False}),
     )
+    groups = {(row.stream, row.group_name): row for row in rows}
+    return known, _Read(now, groups, _unserved(tx, known, groups, now), *others)
+
+
+def _unserved(
+    tx: Transaction, known: Stats, groups: Mapping[tuple[str, str], Row], now: datetime
+) -> frozenset[tuple[str, str]]:
+    """Find the groups that nobody works for, though something is due, and not only dated in the future."""
+    waiting = {}
+    for one in known.groups:
+        row = groups.get(_of(one))
+        if row is not None and _waits(one, row, now):
+            waiting[row.group_id] = _of(one)
+    if not waiting:
+        return frozenset()
+    due = tx.rows("drain.due_groups", ids=list(waiting), horizon=known.horizon, now=now)
+    return frozenset(waiting[row.group_id] for row in due)
+
+
+def _waits(one: GroupStats, row: Row, now: datetime) -> bool:
+    idle = one.pending > 0 and one.open_leases == 0 and (one.oldest_seconds or 0) > UNSERVED_SECONDS
+    claimed = row.claimed_at is not None and (now - row.claimed_at).total_seconds() < UNSERVED_SECONDS
+    return idle and not claimed and not one.paused and one.unavailable is None
 
 
 def _bounds(now: datetime) -> dict[str, object]:
@@ -89,7 +114,7 @@ def _bounds(now: datetime) -> dict[str, object]:
     return {"since": since, "most": DIED_MOST, "blocked": BLOCKED_PER_LANE - 1, "look": RETRYING_LOOK}
 
 
-def _grave(store: Store, known: Stats, found: _Read) -> Iterator[Problem]:
+def _grave(known: Stats, found: _Read) -> Iterator[Problem]:
     """Yield groups that do no work."""
     for one in known.groups:
         row = found.groups.get((one.stream, one.group))
@@ -104,19 +129,10 @@ def _grave(store: Store, known: Stats, found: _Read) -> Iterator[Problem]:
             lanes = "1 lane stands" if row.blocked_lanes == 1 else f"{row.blocked_lanes} lanes stand"
             what = f"{lanes} still: {BLOCKED_PER_LANE:,} deliveries wait behind keys that fail"
             yield Problem("blocked", True, *_of(one), what, None, "Fix, kill or skip the first delivery of each key.")
-        elif _unserved(store, one, row, found.now):
+        elif _of(one) in found.unserved:
             ago = "ever" if row.claimed_at is None else f"for {duration((found.now - row.claimed_at).total_seconds())}"
             what = f"nobody has claimed {ago}: {one.pending:,} wait"
             yield Problem("unserved", True, *_of(one), what, row.claimed_at, "Start a worker, or delete the group.")
-
-
-def _unserved(store: Store, one: GroupStats, row: Row, now: datetime) -> bool:
-    waits = one.pending > 0 and one.open_leases == 0 and (one.oldest_seconds or 0) > UNSERVED_SECONDS
-    if not waits or one.unavailable is not None:
-        return False
-    if row.claimed_at is not None and (now - row.claimed_at).total_seconds() < UNSERVED_SECONDS:
-        return False
-    return drain.idle(store, one.stream, one.group) is None  # something is due, and not in the future
 
 
 def _lesser(known: Stats, found: _Read) -> Iterator[Problem]:
@@ -129,11 +145,12 @@ def _lesser(known: Stats, found: _Read) -> Iterator[Problem]:
             yield Problem("dying", False, *_of(one), what, None, "Look at the errors, fix the handler, then redrive.")
 
 
-def _of_log(store: Store, found: _Read) -> Iterator[Problem]:
+def _of_log(found: _Read) -> Iterator[Problem]:
     """Yield what concerns the log, or a target, or a worker."""
-    for down in circuit.opened(store):
-        what = f"the target is down: {down.error or 'unavailable'}"
-        yield Problem("circuit", True, down.stream, down.group, what, down.since, "One event is tried now and then.")
+    for down in found.down:
+        what = f"the target is down: {down.last_error or 'unavailable'}"
+        todo = "One event is tried now and then."
+        yield Problem("circuit", True, down.stream, down.group_name, what, down.opened_at, todo)
     for row in found.holders[:_LISTED]:
         held = 0.0 if row.started_at is None else (found.now - row.started_at).total_seconds()
         if held >= HELD_SECONDS:

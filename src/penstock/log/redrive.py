@@ -59,5 +59,5 @@ def move(
     """Give dead letters of a locked group a new life, and note which operation does it."""
     if not offsets:
         return 0
-    tx.run("redrive.log", group_id=group.group_id, offsets=offsets, by=by, now=now)
+    tx.later("redrive.log", group_id=group.group_id, offsets=offsets, by=by, now=now)
     return tx.run("redrive.move", group_id=group.group_id, offsets=offsets, now=now, operation=operation)

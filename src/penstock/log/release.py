@@ -37,13 +37,13 @@ def check_open(tx: Transaction, lease: LeaseRecord) -> datetime:
 def locked(tx: Transaction, lease_id: int, token: int) -> tuple[LeaseRecord, Group]:
     """Lock a lease, open or not; return it with its group. Raises `LeaseLost` for another token."""
     of_lease = {"stream": None, "group_name": None, "lease": lease_id}
-    lease: LeaseRecord | None
-    group: GroupRow | None
-    lease, group = tx.both(("lease.lock", {"id": lease_id}), ("group.find", of_lease))
-    if lease is None or lease.token != token:
+    leases: list[LeaseRecord]
+    found: list[GroupRow]
+    leases, found = tx.together(("lease.lock", {"id": lease_id}), ("group.find", of_lease))
+    if not leases or leases[0].token != token:
         raise LeaseLost(f"Lease {lease_id} is not held with this token.")
-    assert group is not None, "a lease has a group"
-    return lease, groups.of(group)
+    assert found, "a lease has a group"
+    return leases[0], groups.of(found[0])
 
 
 class Extended(NamedTuple):

@@ -158,19 +158,20 @@ def sparklines(store: Store, since: Any, points: Any) -> dict[tuple[str, str], t
         for row in tx.rows("series.published", **where):
             counts[int(row.group_id), int(row.bucket)] = int(row.published)
         behind = {int(row.group_id) for row in tx.rows("series.behind")}
+        recorded = [last is not None and _recorded(window, n, last) for n in range(points)]
         found = {}
         for row in tx.rows("metric.groups"):
-            recorded = None if last is None or int(row.group_id) in behind else last.recorded_at
-            began = None if last is None else last.began_at
+            group_id = int(row.group_id)
+            known = group_id not in behind
             found[row.stream, row.group_name] = tuple(
-                counts.get((int(row.group_id), n), 0) if _recorded(window, n, began, recorded) else None
-                for n in range(points)
+                counts.get((group_id, n), 0) if known and there else None for n, there in enumerate(recorded)
             )
         return found
 
     return look(store, work)
 
 
-def _recorded(window: Window, n: int, began: datetime | None, recorded: datetime | None) -> bool:
+def _recorded(window: Window, n: int, last: Row) -> bool:
     start = window.since + window.step * n
-    return recorded is not None and start + window.step <= recorded and (began is None or began <= start)
+    ended = last.recorded_at is not None and start + window.step <= last.recorded_at
+    return ended and (last.began_at is None or last.began_at <= start)

@@ -147,16 +147,16 @@ def stats_in(
     which = {"stream": stream, "group_name": group_name}
     known = groups.every(tx, stream, group_name)
     counts = _Counts(tx, stream, horizon, [(group.stream, edge) for group in known for edge in _edges(group)])
-    facts = {row.group_id: row for row in tx.rows("stats.groups", now=now, looked=_LEASES_LOOKED_AT, **which)}
-    lanes: dict[int, list[Row]] = defaultdict(list)
-    for row in tx.rows("stats.lanes", **which):
-        lanes[row.group_id].append(row)
-    rows: dict[int, list[Row]] = defaultdict(list)
-    for row in tx.rows("stats.rows", **which) if most is None else tx.rows("problems.rows", most=most, **which):
-        rows[row.group_id].append(row)
-    gone = {}
-    if any(group.of_jobs for group in known):
-        gone = {row.group_id: (int(row.completed), int(row.exhausted)) for row in tx.rows("stats.gone", **which)}
+    ids = [group.group_id for group in known]
+    found, cursors, exceptions, removed_jobs = tx.together(
+        ("stats.groups", {"now": now, "looked": _LEASES_LOOKED_AT, **which}),
+        ("stats.lanes", which),
+        ("stats.rows", {"ids": ids, **which}) if most is None else ("problems.rows", {"most": most, **which}),
+        ("stats.gone", which),
+    )
+    facts = {row.group_id: row for row in found}
+    lanes, rows = _by_group(cursors), _by_group(exceptions)
+    gone = {row.group_id: (int(row.completed), int(row.exhausted)) for row in removed_jobs}
     looks = []
     for group in known:
         mine = lanes[group.group_id]
@@ -170,6 +170,13 @@ def stats_in(
     totals = {name: sum(types.values()) for name, types in counts.now.items()}
     streams = tuple(StreamStats(name, events) for name, events in sorted(totals.items()) if events)
     return Stats(horizon, streams, tuple(look.stats(oldest.get(look.group.group_id), now) for look in looks))
+
+
+def _by_group(rows: list[Row]) -> Mapping[int, list[Row]]:
+    found: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.group_id].append(row)
+    return found
 
 
 def events_in(tx: Transaction, stream: str) -> int:

@@ -48,8 +48,8 @@ class Transaction(Protocol):
     def run(self, block: str, **params: Any) -> int:
         """Run a block and return how many rows it touched."""
 
-    def both(self, first: Call, second: Call) -> tuple[Row | None, Row | None]:
-        """Run two blocks in one round trip, one after the other; the first row of each."""
+    def together(self, *calls: Call) -> list[list[Row]]:
+        """Run blocks in one round trip, one after the other; the rows of each."""
 
     def later(self, block: str, **params: Any) -> None:
         """Run a block whose answer nobody needs: together with what comes next, and before the commit."""

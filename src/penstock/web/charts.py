@@ -17,25 +17,27 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 4, 4, 16, 18  # around the drawing
 _SPARK: Final = (96, 22)
 
 
-def sparkline(values: Sequence[Value], title: str) -> Markup:
-    """Draw a few values as bars, without axes; None leaves a gap."""
+def sparkline(values: Sequence[Value], about: str) -> Markup:
+    """Draw a few values as bars, without axes; None leaves a gap. The title says what they are, and their sum."""
     width, height = _SPARK
-    top = max((one for one in values if one is not None), default=0) or 1
+    known = [one for one in values if one is not None]
+    top = max(known, default=0) or 1
     step = width / max(1, len(values))
-    bars = []
+    wide = f"{max(1.0, step - 0.7):.1f}"
+    bars, zeros = [], []
     for place, value in enumerate(values):
         if value is None:
             continue
-        tall = 1 if value <= 0 else max(2.0, value / top * height)
-        kind = "zero" if value <= 0 else "bar"
-        bars.append(
-            f'<rect class="{kind}" x="{place * step:.1f}" y="{height - tall:.1f}" width="{max(1.0, step - 0.7):.1f}" '
-            f'height="{tall:.1f}"/>'
-        )
-    said = escape(title)
+        begin = f"M{place * step:.1f} {height}h{wide}"
+        if value > 0:
+            bars.append(f"{begin}v-{max(2.0, value / top * height):.1f}h-{wide}z")
+        else:
+            zeros.append(f"{begin}v-1h-{wide}z")
+    said = escape(f"{about}: {number(sum(known))}")
     return Markup(
         f'<svg class="spark" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{said}"><title>{said}</title>{"".join(bars)}</svg>'
+        f'aria-label="{said}"><title>{said}</title><path class="bar" d="{"".join(bars)}"/>'
+        f'<path class="zero" d="{"".join(zeros)}"/></svg>'
     )
 
 

@@ -61,8 +61,7 @@ def moment(value: datetime | None) -> Markup | str:
     at = value.astimezone(UTC)
     today = at.date() == datetime.now(UTC).date()
     shown = at.strftime("%H:%M:%S") if today else at.strftime("%Y-%m-%d %H:%M")
-    whole = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(whole, whole, shown)
+    return _time(at, shown)
 
 
 def ago(value: datetime | None, now: datetime) -> Markup | str:
@@ -71,22 +70,29 @@ def ago(value: datetime | None, now: datetime) -> Markup | str:
         return NONE
     seconds = (now - value).total_seconds()
     said = f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
-    whole = value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(whole, whole, said)
+    return _time(value.astimezone(UTC), said)
+
+
+def _time(at: datetime, shown: str) -> Markup:
+    whole = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Markup(f'<time datetime="{whole}" title="{whole}">{shown}</time>')
 
 
 def state(value: str, word: str | None = None) -> Markup:
     """Write a state as a word, a shape and a colour."""
     shape = _SHAPES.get(str(value), "pending")
-    mark = Markup('<svg class="shape" viewBox="0 0 12 12" aria-hidden="true">{}</svg>').format(_SHAPE_PATHS[shape])
-    return Markup('<span class="state state-{}">{}{}</span>').format(shape, mark, word or str(value))
+    said = escape(word or str(value))
+    return Markup(f'<span class="state state-{shape}">{_SHAPE_MARKS[shape]}{said}</span>')
 
 
-_SHAPE_PATHS: Final = {
-    "pending": Markup('<circle cx="6" cy="6" r="4.25"/>'),
-    "claimed": Markup('<circle cx="6" cy="6" r="4.25"/><path class="fill" d="M6 1.75a4.25 4.25 0 0 1 0 8.5z"/>'),
-    "published": Markup('<circle class="fill" cx="6" cy="6" r="4.75"/>'),
-    "dead": Markup('<path d="M2.2 2.2l7.6 7.6M9.8 2.2l-7.6 7.6"/>'),
+_SHAPE_MARKS: Final = {
+    shape: f'<svg class="shape" viewBox="0 0 12 12" aria-hidden="true">{drawn}</svg>'
+    for shape, drawn in {
+        "pending": '<circle cx="6" cy="6" r="4.25"/>',
+        "claimed": '<circle cx="6" cy="6" r="4.25"/><path class="fill" d="M6 1.75a4.25 4.25 0 0 1 0 8.5z"/>',
+        "published": '<circle class="fill" cx="6" cy="6" r="4.75"/>',
+        "dead": '<path d="M2.2 2.2l7.6 7.6M9.8 2.2l-7.6 7.6"/>',
+    }.items()
 }
 
 

@@ -42,4 +42,4 @@ class Draft:
     def write(self, tx: Transaction, number: int) -> None:
         """Write them."""
         known: dict[str, Any] = {name: getattr(self, name) for name in (*_SAME, *_TIMES)}
-        tx.run("operation.write", id=number, canaries=orjson.dumps(self.canaries).decode(), **known)
+        tx.later("operation.write", id=number, canaries=orjson.dumps(self.canaries).decode(), **known)

@@ -135,9 +135,8 @@ class PostgresTransaction:
     def run(self, block: str, **params: Any) -> int:
         return self._execute(block, params).rowcount
 
-    def both(self, first: Call, second: Call) -> tuple[Row | None, Row | None]:
-        one, other = self._send([first, second])
-        return one.fetchone(), other.fetchone()
+    def together(self, *calls: Call) -> list[list[Row]]:
+        return [cursor.fetchall() for cursor in self._send(list(calls))]
 
     def later(self, block: str, **params: Any) -> None:
         self._later.append((block, params))
@@ -287,7 +286,7 @@ class PostgresTransaction:
 
     def wake(self) -> None:
         if self._store.wakes.due():
-            self.run("wake.notify", channel=channel_of(self._store.schema))
+            self.later("wake.notify", channel=channel_of(self._store.schema))
 
 
 def channel_of(schema: str) -> str:

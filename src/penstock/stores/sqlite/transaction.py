@@ -87,8 +87,8 @@ class SqliteTransaction:
     def run(self, block: str, **params: Any) -> int:
         return sum(cursor.rowcount for cursor in self._execute(block, params))
 
-    def both(self, first: Call, second: Call) -> tuple[Row | None, Row | None]:
-        return self.one(first[0], **first[1]), self.one(second[0], **second[1])
+    def together(self, *calls: Call) -> list[list[Row]]:
+        return [self.rows(block, **params) for block, params in calls]
 
     def later(self, block: str, **params: Any) -> None:
         self.run(block, **params)

@@ -75,8 +75,7 @@ def lines_of(view: View, stats: Stats) -> list[TypeLine]:
 
 def build(view: View) -> Model:
     """Read everything about jobs that may be looked at."""
-    stats = view.log.stats()
-    lines = lines_of(view, stats)
+    lines = lines_of(view, view.log.stats(group=GROUP))
     chosen = {name: view.text(name) or None for name in ("queue", "type", "state")}
     cursor = view.whole("cursor") or None
     page = view.log.job_page(

@@ -21,10 +21,9 @@ select exists (select 1 from penstock.open_lease where group_id = %(group_id)s)
                   and v."offset" > (select min(cursor) from penstock.lane where group_id = %(group_id)s)) as "left";
 
 -- name: drain.due
--- Whether a claim would find something now; a row behind another one of its key looks due, too.
-select exists (select 1 from penstock.returned where group_id = %(group_id)s and available_at <= %(now)s)
-    or exists (select 1 from penstock.deliveries where group_id = %(group_id)s and state = 'PENDING' and available_at <= %(now)s)
-    or exists (select 1 from penstock.delivery v
-                where v.group_id = %(group_id)s and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
-                  and v.available_at <= %(now)s and v."offset" <= %(horizon)s
-                  and v."offset" > (select min(cursor) from penstock.lane where group_id = %(group_id)s)) as due;
+select {{due(%(group_id)s)}} as due;
+
+-- name: drain.due_groups
+-- Those of some groups in which a claim would find something now.
+select i.group_id from unnest(%(ids)s::int[]) as i(group_id)
+ where {{due(i.group_id)}};

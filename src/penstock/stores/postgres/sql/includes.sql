@@ -8,6 +8,16 @@ coalesce({{e}}bucket, mod({{e}}"offset", 256))
 -- Events that fall to a lane, by its buckets.
 {{bucket({{e}})}} between %(first_bucket)s and %(last_bucket)s
 
+-- include: due(group_id)
+-- Whether a claim would find something now; a row behind another one of its key looks due, too.
+(exists (select 1 from penstock.returned r where r.group_id = {{group_id}} and r.available_at <= %(now)s)
+    or exists (select 1 from penstock.deliveries d
+                where d.group_id = {{group_id}} and d.state = 'PENDING' and d.available_at <= %(now)s)
+    or exists (select 1 from penstock.delivery v
+                where v.group_id = {{group_id}} and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
+                  and v.available_at <= %(now)s and v."offset" <= %(horizon)s
+                  and v."offset" > (select min(l.cursor) from penstock.lane l where l.group_id = {{group_id}})))
+
 -- include: in_lane(e, l)
 -- Events that fall to the lane of a lease or a range.
 {{bucket({{e}})}} * {{l}}lanes / 256 = {{l}}lane

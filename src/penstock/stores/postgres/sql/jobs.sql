@@ -22,7 +22,7 @@ select e.stream, e."offset", e.event_id, e.payload, e.headers::text as headers, 
   from penstock.events e
   left join penstock.groups g on g.stream = e.stream and g.group_name = 'workers'
   left join lateral (select * from penstock.delivery d
-                      where d.stream = e.stream and d.group_name = 'workers' and d."offset" = e."offset" limit 1) v on true
+                      where d.group_id = g.group_id and d."offset" = e."offset" limit 1) v on true
   left join penstock.leases l on l.id = v.lease and v.state = 'CLAIMED'
   left join penstock.job_notes n on n."offset" = e."offset"
  where e."offset" = any(%(offsets)s::bigint[])

@@ -1,6 +1,6 @@
 -- name: problems.groups
 -- What is wrong in groups, each looked at only so far: the last claim, who paused it, keys in the way, new dead letters.
-select g.stream, g.group_name,
+select g.group_id, g.stream, g.group_name,
        (select max(n.claimed_at) from unnest(g.starts) with ordinality as s(start, number)
          cross join lateral (select l.claimed_at from penstock.leases l
                               where l.group_id = g.group_id and l.lanes = g.lanes and l.lane = s.number - 1

@@ -46,14 +46,15 @@ select g.group_id, (l.number - 1)::int as lane, coalesce(c.high, l.start) as cur
  order by g.group_id, lane;
 
 -- name: stats.rows
--- Exception rows by state, split at the cursor of their lane; the first of each kind.
-with lanes as materialized (
-  select group_id, lane, lanes, cursor from penstock.lane
-   where {{of_group()}}
+-- Exception rows by state, split at the cursor of their lane; the first of each kind. The ids tell the planner how many
+-- rows there are.
+with cursors as materialized (
+  select group_id, lanes, array_agg(cursor order by lane) as of_lane from penstock.lane
+   where {{of_group()}} group by group_id, lanes
 )
-select d.group_id, d.state, d."offset" > l.cursor as ahead, not ({{shown(d.)}}) as hidden, count(*) as rows,
-       min(d."offset") as first
-  from lanes l join penstock.deliveries d on d.group_id = l.group_id and d.bucket * l.lanes / 256 = l.lane
+select d.group_id, d.state, d."offset" > c.of_lane[d.bucket * c.lanes / 256 + 1] as ahead, not ({{shown(d.)}}) as hidden,
+       count(*) as rows, min(d."offset") as first
+  from cursors c join penstock.deliveries d on d.group_id = c.group_id and d.group_id = any(%(ids)s::int[])
  group by 1, 2, 3, 4;
 
 -- name: stats.groups

@@ -18,10 +18,9 @@ select exists (select 1 from penstock_leases where group_id = :group_id and outc
                   and v."offset" > (select min(cursor) from penstock_lane where group_id = :group_id)) as "left";
 
 -- name: drain.due
--- Whether a claim would find something now; a row behind another one of its key looks due, too.
-select exists (select 1 from penstock_returned where group_id = :group_id and available_at <= :now)
-    or exists (select 1 from penstock_deliveries where group_id = :group_id and state = 'PENDING' and available_at <= :now)
-    or exists (select 1 from penstock_delivery v
-                where v.group_id = :group_id and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
-                  and v.available_at <= :now and v."offset" <= :horizon
-                  and v."offset" > (select min(cursor) from penstock_lane where group_id = :group_id)) as due;
+select {{due(:group_id)}} as due;
+
+-- name: drain.due_groups
+-- Those of some groups in which a claim would find something now.
+select i.group_id from (select value as group_id from json_each(:ids)) i
+ where {{due(i.group_id)}};

@@ -1,6 +1,6 @@
 -- name: problems.groups
 -- What is wrong in groups, each looked at only so far: the last claim, who paused it, keys in the way, new dead letters.
-select g.stream, g.group_name,
+select g.group_id, g.stream, g.group_name,
        (select max(l.claimed_at) from json_each(g.starts) s
          cross join penstock_leases l on l.id = (
                select max(x.id) from penstock_leases x

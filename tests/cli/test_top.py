@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import termios
@@ -177,14 +178,11 @@ def on_a_terminal(directory: Path, url: str, width: int) -> Iterator[tuple[Any, 
 
 def read_until(terminal: int, words: str, seconds: float = 30.0) -> str:
     """What the terminal shows until these words are there."""
-    os.set_blocking(terminal, False)
     seen, until = "", time.monotonic() + seconds
     while words not in seen:
-        assert time.monotonic() < until, seen
-        try:
-            seen += _CONTROL.sub("", os.read(terminal, 1 << 16).decode("utf-8", "ignore"))
-        except BlockingIOError:
-            time.sleep(0.01)
+        ready, _, _ = select.select([terminal], [], [], max(0.0, until - time.monotonic()))
+        assert ready, seen
+        seen += _CONTROL.sub("", os.read(terminal, 1 << 16).decode("utf-8", "ignore"))
     return seen
 
 

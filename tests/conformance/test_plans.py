@@ -201,7 +201,9 @@ def test_pages_read_no_more_than_they_show(million: tuple[penstock.Log, psycopg.
     """On a stream of a million events, of which the planner does not know how many there are."""
     log, sql = million
     watched = Watched(log, sql)
-    ordered = next(one for one in log.groups("orders") if one.group_name == "ordered")
+    groups = {one.group_name: one for one in log.groups("orders")}
+    ordered, trickled = groups["ordered"], groups["trickled"]
+    ids = [one.group_id for one in groups.values()]
     now, all_groups = log.clock(), {"stream": None, "group_name": None}
     page = log.newest_events("orders", type="order.1", limit=40)
     looked: dict[str, tuple[dict[str, Any], int]] = {
@@ -215,6 +217,7 @@ def test_pages_read_no_more_than_they_show(million: tuple[penstock.Log, psycopg.
         "problems.groups": (problems._bounds(now) | all_groups, 0),
         "problems.rows": ({"most": 10_000} | all_groups, 0),
         "doctor.stuck": ({"now": now}, 0),
+        "drain.due_groups": ({"ids": ids, "horizon": EVENTS, "now": now}, 10),
     }
     for block, (params, most) in looked.items():
         plan = watched.explain(block, **params)
@@ -222,6 +225,8 @@ def test_pages_read_no_more_than_they_show(million: tuple[penstock.Log, psycopg.
         assert read_rows(plan, "leases") <= 1_000, (block, read_rows(plan, "leases"))
         assert not {("Seq Scan", "events"), ("Seq Scan", "leases")} & scans(plan), block
     assert [one.event_type for one in page.events] == ["order.1"] * 40
+    of_one = {"stream": "orders", "group_name": "trickled", "ids": [trickled.group_id]}
+    assert read_rows(watched.explain("stats.rows", **of_one), "deliveries") == 0, "it reads rows of other groups"
 
 
 def test_the_large_log_can_be_drained(million: tuple[penstock.Log, psycopg.Connection[Any]]) -> None:

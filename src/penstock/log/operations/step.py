@@ -29,7 +29,7 @@ class Stepped(Enum):
     ENDED = auto()  # nothing: it has ended, is paused, or somebody else runs it
 
 
-def step(tx: Transaction, number: int, token: int, *, most: int = limits.OPERATION_BATCH) -> Stepped:
+def step(tx: Transaction, number: int, token: int, *, most: int | None = None) -> Stepped:
     """Do the next step of an operation, for the runner with this token; any other one changes nothing."""
     names = found(tx, number)
     group: Group | None
@@ -48,7 +48,7 @@ def step(tx: Transaction, number: int, token: int, *, most: int = limits.OPERATI
     if group is None or group.group_id != row.group_id:
         result = _end(tx, row, draft, OperationState.FAILED, now, f"The group {row.group_name!r} was deleted.")
     else:
-        result = _Step(tx, row, group, draft, now, most).run()
+        result = _Step(tx, row, group, draft, now, most or limits.OPERATION_BATCH).run()
     draft.write(tx, number)
     if draft.moved > row.moved:
         tx.wake()

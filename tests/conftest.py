@@ -24,6 +24,7 @@ from tests.support.pgbouncer import NotInstalled, PgBouncer
 from tests.support.postgres_server import PostgresServer, available_servers
 from tests.support.spark_cluster import spark_cluster  # noqa: F401  # a fixture
 from tests.support.spark_session import spark  # noqa: F401  # a fixture
+from tests.support.thinned import THINNED
 
 HERE = Path(__file__).parent
 PROVE_SECONDS = 1800
@@ -103,6 +104,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(PROVE_SECONDS))
+        if item.name in THINNED.get(item.nodeid.partition("::")[0], ()):
+            item.add_marker("slow")
 
 
 class SkipGuard:

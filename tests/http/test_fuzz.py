@@ -41,7 +41,8 @@ def fields_of(described: dict[str, Any], operation: dict[str, Any]) -> list[str]
 
 @pytest.mark.shows("X09", "X08", "O12")
 @pytest.mark.timeout(300)
-def test_no_request_gets_an_answer_that_is_not_described(service: Service) -> None:
+@pytest.mark.parametrize("examples", [150, pytest.param(600, marks=pytest.mark.slow)])
+def test_no_request_gets_an_answer_that_is_not_described(service: Service, examples: int) -> None:
     described = service.app.openapi()
     routes = samples(prepare(service.log))
     http = service.http(service.token())
@@ -57,7 +58,9 @@ def test_no_request_gets_an_answer_that_is_not_described(service: Service) -> No
     posts = [one for one in routes if one.method == "POST"]
     names = {one.route: fields_of(described, described["paths"][one.route]["post"]) for one in posts}
 
-    @settings(max_examples=600, deadline=None, derandomize=True, database=None, suppress_health_check=[*HealthCheck])
+    @settings(
+        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=[*HealthCheck]
+    )
     @given(st.data())
     def posted(data: st.DataObject) -> None:
         one = data.draw(st.sampled_from(posts))
@@ -74,7 +77,9 @@ def test_no_request_gets_an_answer_that_is_not_described(service: Service) -> No
         for one in gets
     }
 
-    @settings(max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=[*HealthCheck])
+    @settings(
+        max_examples=examples // 3, deadline=None, derandomize=True, database=None, suppress_health_check=[*HealthCheck]
+    )
     @given(st.data())
     def got(data: st.DataObject) -> None:
         one = data.draw(st.sampled_from(gets))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ def test_killed_archives_and_restores_are_completed_once(tmp_path: Path) -> None
         claim_and_settle_all(log, limit=10_000)
         before = [(one.offset, one.event_id, one.payload) for one in log.read("orders", limit=EVENTS)]
 
+        died_at_work: Counter[str] = Counter()
+
         def killed(*command: object, when: int) -> None:
             """Kill it when it has written so many files, or has restored so many events, unless it ends before."""
             directory = tmp_path / f"run-{rng.random()}"
@@ -48,6 +51,7 @@ def test_killed_archives_and_restores_are_completed_once(tmp_path: Path) -> None
                     return written > when or running.process.poll() is not None
 
                 wait_until(far_enough, "it is far enough", seconds=90)
+                died_at_work[str(command[0])] += running.process.poll() is None
 
         for time in range(TIMES):
             killed("archive", "orders", place, when=rng.choice([0, 1, 2, 4, 8, 12]))
@@ -67,6 +71,7 @@ def test_killed_archives_and_restores_are_completed_once(tmp_path: Path) -> None
         log.apply_retention()  # restored events stay for a while
         after = [(one.offset, one.event_id, one.payload) for one in log.read("orders", limit=EVENTS + TIMES)]
         assert after[:EVENTS] == before and [one[0] for one in after] == everything
+        assert min(died_at_work["archive"], died_at_work["restore"]) >= TIMES // 2, died_at_work
         numbers = log.stats("orders", "g").groups[0]
         assert (numbers.published, numbers.lag) == (EVENTS + TIMES, 0)
         log.rewind("orders", "g", to="beginning")

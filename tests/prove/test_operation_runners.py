@@ -65,7 +65,7 @@ def work(log: penstock.Log, group: str, order: dict[str, list[int]]) -> bool:
         return False
     for one in lease.events:
         order.setdefault(one.ordering_key or "", []).append(one.offset)
-    lease.settle(dead={one.event_id: "hopeless" for one in lease.events if one.payload["n"] % HOPELESS == 0})
+    lease.settle(dead={one.event_id: "hopeless" for one in lease.events if one.json()["n"] % HOPELESS == 0})
     return True
 
 
@@ -78,7 +78,9 @@ def test_runners_that_are_killed_and_frozen_move_everything_once(tmp_path: Path,
     with PostgresServer() as server, ExitStack() as stack:
         url = server.create_database()
         log = stack.enter_context(penstock.open(url))
-        log.create_group("orders", "g", retry=penstock.Retry(max_attempts=1), ordering="key", on_dead="skip", lanes=2)
+        log.create_group(
+            "orders", "g", retry=penstock.Retry(max_attempts=1), ordering="key", on_dead="continue", lanes=2
+        )
         events = [{"payload": {"n": n}, "type": "t", "ordering_key": f"k{n % KEYS}"} for n in range(EVENTS)]
         log.append_many("orders", events)
         while (lease := log.claim("orders", "g", claimed_by="w", limit=1_000)) is not None:

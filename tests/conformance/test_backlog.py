@@ -24,9 +24,9 @@ LIMIT = 100
 NEVER = penstock.Retry(max_attempts=50, base_seconds=3600, cap_seconds=3600, jitter=0)
 
 
-@pytest.fixture(scope="module")
-def backlog(postgres: PostgresServer) -> Iterator[str]:
-    """A backlog in a young log: freshly loaded, never vacuumed, without statistics."""
+@pytest.fixture(scope="module", params=["young", "analyzed"])
+def backlog(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator[str]:
+    """A backlog in a young log: freshly loaded, never vacuumed, without statistics; and the same with statistics."""
     url = postgres.create_database()
     with penstock.open(url) as log, psycopg.connect(url, autocommit=True) as sql:
         for table in ("events", "deliveries"):  # on a slow machine autovacuum would come in between
@@ -65,6 +65,8 @@ def backlog(postgres: PostgresServer) -> Iterator[str]:
                 lease.settle(failed={event.event_id: "no" for event in lease.events[:7]})
         bury(sql, "buried", 80_000, "k' || (1000 + mod(n, 100))")
         bury(sql, "halted", 80_000, "k' || (1000 + mod(n, 100))")
+        if request.param == "analyzed":
+            sql.execute("analyze")
         yield url
 
 

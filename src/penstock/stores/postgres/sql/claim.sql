@@ -74,19 +74,22 @@ select count(*) as rows from (
    where {{lane_rows}} and {{unresolved()}} and state = 'PENDING' and reason = 'blocked' limit %(most)s) b;
 
 -- name: claim.exceptions
--- Whether a range has anything to step over; it nearly never does. `high` is where it ends if it has not.
+-- Whether a range has anything to step over; it nearly never does. `high` is where it ends if it has not. The rows of a lane
+-- are asked for in the order of their index: for any of them the planner might read the table, rows of other groups first.
 select exists (select 1 from penstock.deliveries
                 where group_id = %(group_id)s and "offset" > %(low)s and "offset" <= %(high)s
                   and bucket between %(first_bucket)s and %(last_bucket)s)
     or exists (select 1 from penstock.events
                 where {{in_range()}}
                   and available_at is not null and available_at > %(now)s)
-    or (%(ordered)s and exists (
-         select 1 from penstock.deliveries
-          where {{lane_rows}} and ordering_key is not null and {{unresolved()}}))
-    or (%(ordered)s and %(halts)s and exists (
-         select 1 from penstock.deliveries
-          where {{lane_rows}} and ordering_key is not null and {{halting()}})) as any;
+    or (%(ordered)s and (
+         select "offset" from penstock.deliveries
+          where {{lane_rows}} and ordering_key is not null and {{unresolved()}}
+          order by bucket, ordering_key, "offset" limit 1) is not null)
+    or (%(ordered)s and %(halts)s and (
+         select "offset" from penstock.deliveries
+          where {{lane_rows}} and ordering_key is not null and {{halting()}}
+          order by bucket, ordering_key, "offset" limit 1) is not null) as any;
 
 -- name: claim.whole_range
 -- No filter, one lane, nothing to step over: the index alone answers.

@@ -9,10 +9,12 @@ coalesce({{e}}bucket, mod({{e}}"offset", 256))
 {{bucket({{e}})}} between %(first_bucket)s and %(last_bucket)s
 
 -- include: due(group_id)
--- Whether a claim would find something now; a row behind another one of its key looks due, too.
+-- Whether a claim would find something now; a row behind another one of its key looks due, too. (The order is that of the
+-- index, which the planner would not use for any row.)
 (exists (select 1 from penstock.returned r where r.group_id = {{group_id}} and r.available_at <= %(now)s)
-    or exists (select 1 from penstock.deliveries d
-                where d.group_id = {{group_id}} and d.state = 'PENDING' and d.available_at <= %(now)s)
+    or (select d."offset" from penstock.deliveries d
+         where d.group_id = {{group_id}} and d.state = 'PENDING' and d.available_at <= %(now)s
+         order by d.available_at, d."offset" limit 1) is not null
     or exists (select 1 from penstock.delivery v
                 where v.group_id = {{group_id}} and v.state = 'PENDING' and v.attempts = 0 and v.reason is null
                   and v.available_at <= %(now)s and v."offset" <= %(horizon)s

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 import penstock
+from penstock.log.problems import ROWS_MOST
 from penstock.log.runs import NewRun
 from tests.support.furnished import HOSTILE
 from tests.support.http_service import Service, serving
@@ -328,3 +329,15 @@ def test_what_is_empty_or_gone_says_so(lite_site: Service) -> None:
     log.erase(private.event_id, reason="asked for it")
     erased = http.get(f"/e/{private.event_id}").text
     assert SECRET not in erased and "The payload was erased" in erased and f"/e/{private.event_id}/raw" not in erased
+
+
+@pytest.mark.shows("O02", "O11")
+def test_counts_that_end_at_a_limit_say_so(site: Service) -> None:
+    log = site.log
+    log.create_group("orders", "fraud", retry=penstock.Retry(max_attempts=1))
+    log.append_many("orders", [{"payload": n, "type": "t"} for n in range(ROWS_MOST + 50)])
+    while (lease := log.claim("orders", "fraud", limit=5_000, claimed_by="w")) is not None:
+        lease.settle(dead={one.event_id: "no" for one in lease.events})
+    for path in ("/", "/s/orders", "/s/orders/g/fraud"):
+        page = site.http().get(path).text
+        assert f"{ROWS_MOST:,}+" in page and f"{ROWS_MOST:,}<" not in page, path

@@ -18,8 +18,7 @@ UNSERVED_SECONDS: Final = 60.0  # nobody has claimed for so long, though somethi
 HELD_SECONDS: Final = 10.0  # the horizon is held for so long
 DIED_SECONDS: Final = 3_600.0
 DIED_MOST: Final = 1_000  # dead letters of the last hour that are counted
-ROWS_MOST: Final = 2_000  # rows of a state that are counted in each group …
-RETRYING_LOOK: Final = 2_000  # … and waiting ones among which retries are counted
+ROWS_MOST: Final = 2_000  # rows of a state that are counted in each group, and waiting ones looked at for retries
 _LISTED: Final = 5  # of a kind that has no group
 
 
@@ -111,7 +110,7 @@ def _waits(one: GroupStats, row: Row, now: datetime) -> bool:
 
 def _bounds(now: datetime) -> dict[str, object]:
     since = now - timedelta(seconds=DIED_SECONDS)
-    return {"since": since, "most": DIED_MOST, "blocked": BLOCKED_PER_LANE - 1, "look": RETRYING_LOOK}
+    return {"since": since, "most": DIED_MOST, "blocked": BLOCKED_PER_LANE - 1, "look": ROWS_MOST}
 
 
 def _grave(known: Stats, found: _Read) -> Iterator[Problem]:

@@ -14,7 +14,7 @@ from penstock.web import charts, words
 
 _STATIC = "static"
 _WORDS = (
-    *("number", "rate", "span", "size", "moment", "ago", "state"),
+    *("number", "counted", "rate", "span", "size", "moment", "ago", "state"),
     *("payload", "preview", "short", "middle", "told"),
 )
 

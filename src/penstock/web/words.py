@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
+from penstock.log.problems import ROWS_MOST
+
 NONE: Final = "–"
-CAP: Final = 10_000  # counts of what grows stop here
 _UNITS: Final = ((1, "ms", 0.001), (90, "s", 1), (5_400, "m", 60), (129_600, "h", 3_600))
 _SHAPES: Final = {"PENDING": "pending", "CLAIMED": "claimed", "PUBLISHED": "published", "DEAD": "dead"}
 
@@ -24,6 +25,15 @@ def number(value: float | None, capped: bool = False) -> str:
     if value is None:
         return NONE
     return f"{value:,.0f}{'+' if capped else ''}"
+
+
+def counted(value: int) -> str:
+    """Write what a survey has counted, which ends at a limit.
+
+    >>> counted(7), counted(ROWS_MOST)
+    ('7', '2,000+')
+    """
+    return number(value, capped=value >= ROWS_MOST)
 
 
 def rate(value: float | None) -> str:

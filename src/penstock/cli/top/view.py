@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.cli import output
 from penstock.cli.sparkline import sparkline
 from penstock.cli.top.sample import Line, Sample
+from penstock.log.problems import ROWS_MOST
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -101,8 +102,8 @@ class View:
             f"{'' if stats.lag_is_exact else '≥'}{stats.lag:,}",
             output.seconds(stats.oldest_seconds),
             f"{stats.claimed:,}",
-            output.styled(f"{one.retrying:,}", "yellow" if one.retrying else "dim"),
-            output.styled(f"{stats.dead:,}", "bold red" if stats.dead else "dim"),
+            output.styled(_counted(one.retrying), "yellow" if one.retrying else "dim"),
+            output.styled(_counted(stats.dead), "bold red" if stats.dead else "dim"),
             output.styled(sparkline(one.minutes), "green"),
         )
 
@@ -145,8 +146,13 @@ _COUNTS: Final = ("group…", ">pending", ">claimed", ">retry?", ">published", "
 
 def _counts(one: Line) -> Sequence[RenderableType]:
     stats = one.stats
-    numbers = (stats.pending, stats.claimed, one.retrying, stats.published, stats.dead)
-    return (output.cell(one.name), *(f"{number:,}" for number in numbers), f"{one.rate:,.1f}/s")
+    numbers = (f"{stats.pending:,}", f"{stats.claimed:,}", _counted(one.retrying), f"{stats.published:,}")
+    return (output.cell(one.name), *numbers, _counted(stats.dead), f"{one.rate:,.1f}/s")
+
+
+def _counted(rows: int) -> str:
+    """Write what a survey has counted, which ends at a limit."""
+    return f"{rows:,}{'+' if rows >= ROWS_MOST else ''}"
 
 
 def _problems(sample: Sample, width: int) -> list[RenderableType]:

@@ -73,6 +73,7 @@ def _total(lines: list[Line]) -> dict[str, float]:
         "retrying": sum(one.retrying for one in lines),
         "dead": sum(one.stats.dead for one in lines),
         "capped": any(one.stats.dead >= ROWS_MOST for one in lines),
+        "retrying_capped": any(one.retrying >= ROWS_MOST for one in lines),
     }
 
 
